@@ -1,0 +1,3 @@
+module github.com/rowandb/rowan
+
+go 1.26.8
