@@ -91,7 +91,7 @@ func (w *Writer) flush(ln *laneWriter) error {
 	if ln.n == laneCells {
 		w.stats.blockCols = w.stats.blockCols[:0]
 	}
-	if ln.index.Len() >= indexFanout || ln.index.Size() >= indexByteMax {
+	if ln.index.Len() >= w.o.fanout || ln.index.Size() >= indexByteMax {
 		return w.flushIndex(ln)
 	}
 	return nil
@@ -161,10 +161,13 @@ func (w *Writer) Cells() uint64 {
 func (w *Writer) Empty() bool { return w.stats.rows == 0 }
 
 // Finish writes what remains of the file: last blocks, indexes, filters, properties, footer. b are the file's bounds, firstSeq
-// and lastSeq the changes it came from. The caller makes the bytes durable. The writer is closed afterwards.
+// and lastSeq the changes it came from. Rows outside the bounds are an error; columns are checked by Verify. The caller makes the bytes durable. The writer is closed afterwards.
 func (w *Writer) Finish(b cell.Bounds, firstSeq, lastSeq uint64) (Properties, error) {
 	if w.err != nil {
 		return Properties{}, w.err
+	}
+	if w.stats.rows > 0 && (!b.ContainsRow(w.first) || !b.ContainsRow(w.last)) {
+		return Properties{}, w.fail(fmt.Errorf("%w: rows %q..%q outside the bounds %q..%q", ErrOrder, clip(w.first), clip(w.last), clip(b.LoRow), clip(b.HiRow)))
 	}
 	var t toc
 	for i := range w.lanes {

@@ -317,6 +317,7 @@ func randOptions(r *rand.Rand) WriterOptions {
 		ID: r.Uint64() | 1, Tree: 4, TreeName: "t/default", Level: r.IntN(7), Epoch: 77, Rules: "f: max_versions=2",
 		BlockSize: []int{512, 1024, 4096, 32 << 10}[r.IntN(4)], Codec: block.Codec(r.IntN(3)),
 		BloomBits: []int{0, 5, 16, -1}[r.IntN(4)], ColumnFilter: r.IntN(2) == 0,
+		fanout: []int{0, 1, 3, 16}[r.IntN(4)],
 	}
 }
 

@@ -2,6 +2,7 @@ package sstable
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -22,6 +23,7 @@ func TestIteratorAgainstReference(t *testing.T) {
 			full := randTable(r, randShape(r))
 			b, _ := write(t, full, randOptions(r))
 			rd := open(t, r, b)
+			must(t, rd.Verify(context.Background(), nil))
 			for range 3 {
 				o := randIter(r, full)
 				m := mover{t: t, r: r, it: rd.NewIter(o), full: full, tab: full.restrict(o), o: o, at: -1}

@@ -45,6 +45,8 @@ type WriterOptions struct {
 	Codec        block.Codec // tried per part, kept where it saves an eighth
 	BloomBits    int         // bits per key of the filters; 0: 10; negative: no filters
 	ColumnFilter bool        // also a filter of (row, column)
+
+	fanout int // blocks of an index leaf; 0: indexFanout. For tests
 }
 
 // Writer writes a file through sequential appends. Rows come strictly ascending; inside a row ranges, narrow deletes and cells
@@ -54,6 +56,8 @@ type Writer struct {
 	w         io.Writer
 	off       int64
 	err       error
+	first     []byte // first row with an entry
+	last      []byte // last row with an entry
 	row       []byte
 	rowHash   uint64
 	haveRow   bool
@@ -61,6 +65,10 @@ type Writer struct {
 	lanes     [lanes]laneWriter
 	stats     stats
 	stored    uint64
+	rangeTo   []byte // end of the row's last range, if lastRange and not rangeOpen
+	lastRange bool
+	rangeOpen bool
+	lastLo    int64  // of the row's last narrow delete
 	version   uint64 // of the last cell's column in its row, from 1
 	rowFilter bloom.Builder
 	colFilter bloom.Builder
@@ -99,6 +107,9 @@ func NewWriter(w io.Writer, o WriterOptions) *Writer {
 	if o.BlockSize == 0 {
 		o.BlockSize = blockSizeDefault
 	}
+	if o.fanout == 0 {
+		o.fanout = indexFanout
+	}
 	o.BlockSize = min(max(o.BlockSize, blockSizeMin), blockSizeMax)
 	x := &Writer{o: o, w: w}
 	x.rowFilter.BitsPerKey, x.colFilter.BitsPerKey = o.BloomBits, o.BloomBits
@@ -134,7 +145,7 @@ func (w *Writer) StartRow(row []byte) error {
 	for i := range w.lanes {
 		w.lanes[i].inRow = false
 	}
-	w.version = 0
+	w.version, w.lastRange = 0, false
 	return nil
 }
 
@@ -153,7 +164,10 @@ func (w *Writer) enter(ln *laneWriter) error {
 		return nil
 	}
 	if !w.rowUsed {
-		w.rowUsed = true
+		if w.rowUsed = true; w.first == nil {
+			w.first = bytes.Clone(w.row)
+		}
+		w.last = append(w.last[:0], w.row...)
 		w.stats.rows++
 		w.rowHash = bloom.HashRow(w.row)
 		w.rowFilter.Add(w.rowHash)
@@ -212,6 +226,10 @@ func (w *Writer) AddRanges(rs []cell.Range) error {
 			return w.fail(fmt.Errorf("%w: range [%q, %q) of row %q", ErrEntry, clip(r.From), clip(r.To), clip(w.row)))
 		}
 		c := rangeEntry(r)
+		if w.lastRange && (w.rangeOpen || bytes.Compare(w.rangeTo, r.From) > 0) {
+			return w.orderErr(ln, &c)
+		}
+		w.rangeTo, w.lastRange, w.rangeOpen = append(w.rangeTo[:0], r.To...), true, r.To == nil
 		if _, _, err := w.add(ln, &c); err != nil {
 			return err
 		}
@@ -236,9 +254,14 @@ func (w *Writer) AddDeletes(ds []cell.Delete) error {
 		}
 		var lo [8]byte
 		c := entryOf(d, &lo)
-		if _, _, err := w.add(ln, &c); err != nil {
+		_, same, err := w.add(ln, &c)
+		if err != nil {
 			return err
 		}
+		if same && d.Hi >= w.lastLo {
+			return w.orderErr(ln, &c)
+		}
+		w.lastLo = d.Lo
 		w.stats.deletes++
 		if d.Lo > 0 {
 			w.stats.holes++
