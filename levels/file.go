@@ -29,7 +29,11 @@ type File struct {
 	LogicalBytes    uint64 // keys and values as the user counts them
 
 	refs atomic.Int32 // versions that list it
+	slot atomic.Value // see Slot
 }
+
+// Slot is a place where the owner of the open files keeps what belongs to this one. Package levels never looks into it.
+func (f *File) Slot() *atomic.Value { return &f.slot }
 
 // HasDeletes reports whether the file says anything about older files.
 func (f *File) HasDeletes() bool { return f.Ranges+f.Deletes > 0 }

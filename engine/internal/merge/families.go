@@ -28,7 +28,7 @@ type family struct {
 func NewFamilies(t *levels.Table) *Families {
 	f := &Families{highest: t.HighestLife, plain: uint64(len(t.Families)) == t.HighestLife}
 	for _, fam := range t.Families {
-		ruled := fam.Rule.String() != gc.NoPolicy().String()
+		ruled := !fam.Rule.Equal(gc.NoPolicy())
 		f.list = append(f.list, family{
 			prefix: cell.AppendFamilyLife(nil, fam.Name, fam.Life), rule: fam.Rule, counts: fam.Rule.CountsVersions(), ruled: ruled,
 		})
