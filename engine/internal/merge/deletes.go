@@ -78,3 +78,6 @@ func covered(wide []cell.Range, col []byte) bool {
 	}
 	return false
 }
+
+// Reshade puts the sources' delete cursors back for cells from col on, after a DeleteStream has used them.
+func (m *Iter) Reshade(col []byte) { m.row.reshade(col) }

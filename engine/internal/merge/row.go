@@ -67,10 +67,18 @@ func (r *Row) seek(col []byte, ts int64) {
 	for _, s := range r.src {
 		s.it.SeekCell(col, ts)
 		s.buf, s.pos, s.used, s.done = s.buf[:0], 0, false, false
-		if len(s.ranges) > 0 || len(s.dels) > 0 || !s.delDone {
-			s.it.SeekDelete(col)
-			s.fillDeletes()
-		}
+	}
+	r.reshade(col)
+}
+
+// reshade places the delete cursors of all shading sources at col.
+func (r *Row) reshade(col []byte) {
+	if !r.shade {
+		return
+	}
+	for _, s := range r.src[:len(r.src)-1] {
+		s.it.SeekDelete(col)
+		s.fillDeletes()
 	}
 }
 
