@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/rowandb/rowan/block"
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/compact"
 	"github.com/rowandb/rowan/engine/internal/merge"
@@ -115,7 +114,7 @@ func (db *DB) createTable(table *rtable, level int, job *compact.Job) (*compact.
 	o := table.Options
 	return &compact.Output{Num: num, ID: id, Sink: sink, Opts: sstable.WriterOptions{
 		ID: id, Tree: table.tree, TreeName: table.Name, Level: level, Rules: rulesText(table.Table),
-		BlockSize: int(o.BlockSize), Codec: block.Codec(o.Codec), BloomBits: int(o.BloomBits), ColumnFilter: o.ColumnFilter,
+		BlockSize: int(o.BlockSize), Codec: Codec(o.Codec).block(), BloomBits: int(o.BloomBits), ColumnFilter: o.ColumnFilter,
 	}}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/compact"
@@ -175,6 +176,7 @@ func (db *DB) install(edit *levels.Edit, files []*levels.File, change func(st *s
 	edit.Num = old.EditNum + 1
 	edit.Stamp = db.stamp.Load()
 	edit.NextFile = db.nextFile.Load()
+	edit.LogStart = db.log.OldestSlot()
 	next, err := old.Apply(edit)
 	if err == nil {
 		err = checkEdit(old, next, edit)
@@ -189,6 +191,9 @@ func (db *DB) install(edit *levels.Edit, files []*levels.File, change func(st *s
 		next.Unref()
 		return db.fail("write the manifest", err) // the files stay: the edit may be on disk
 	}
+	if db.manifest.Full() {
+		db.rollManifest(next)
+	}
 	db.states.change(func(st *state) {
 		st.version = next
 		st.tables = tablesOf(next.Schema, st.tables)
@@ -197,6 +202,21 @@ func (db *DB) install(edit *levels.Edit, files []*levels.File, change func(st *s
 		}
 	})
 	return nil
+}
+
+// rollManifest starts a new manifest with the state v, which the old one ends with. When that fails the store fails: which
+// of the two a later open would follow is not known.
+func (db *DB) rollManifest(v *levels.Version) {
+	old := db.manifest
+	m, err := levels.CreateManifest(db.fs, db.dir, old.Num()+1, v)
+	if err != nil {
+		db.fail("roll the manifest", err)
+		return
+	}
+	db.manifest = m
+	if err := errors.Join(old.Close(), db.fs.Remove(path.Join(db.dir, levels.ManifestName(old.Num())))); err != nil {
+		db.logger.Warn("cannot remove the old manifest; the next open will", "cause", err)
+	}
 }
 
 // errTreeGone: the table was dropped while a job worked on it.

@@ -110,7 +110,7 @@ func (db *DB) Metrics() Metrics {
 	m.MappedFiles, m.PositionalFiles = db.files.mapped, db.files.positional
 	db.files.mu.Unlock()
 	cs := db.blocks.Stats()
-	m.CacheBytes, m.CacheHits, m.CacheMisses = cs.Bytes, cs.Hits, cs.Misses
+	m.CacheBytes, m.CacheHits, m.CacheMisses = cs.Used, cs.Hits, cs.Misses
 	st := db.states.pin()
 	defer st.unref()
 	for _, t := range st.trees {
@@ -153,4 +153,11 @@ func (db *DB) behind() map[string]any {
 		}
 	}
 	return map[string]any{"sealed memtables": sealed, "L0 sublevels": subs}
+}
+
+func (db *DB) logMetrics(m *Metrics) {
+	s := db.log.Stats()
+	m.Log.Direct = s.Direct
+	m.Log.Bytes = db.log.Size()
+	m.Log.DurableSeq = db.log.Durable()
 }

@@ -418,7 +418,8 @@ func (db *DB) letGo() (errs []error) {
 	if db.manifest != nil {
 		errs = append(errs, db.manifest.Close())
 	}
-	errs = append(errs, db.arenas.Close(), db.blocks.Close())
+	errs = append(errs, db.arenas.Close())
+	db.blocks.Close()
 	if db.unlock != nil {
 		errs = append(errs, db.unlock())
 	}

@@ -83,15 +83,25 @@ const (
 )
 
 // Codec compresses the blocks of a table.
-type Codec = block.Codec
+type Codec uint8
 
 // The codecs. A block is stored raw where its codec saves less than an eighth.
 const (
-	CodecDefault = block.Default // S2
-	CodecNone    = block.None
-	CodecS2      = block.S2
-	CodecZstd    = block.Zstd
+	CodecDefault Codec = iota // S2
+	CodecNone
+	CodecS2
+	CodecZstd
 )
+
+func (c Codec) block() block.Codec {
+	switch c {
+	case CodecNone:
+		return block.CodecNone
+	case CodecZstd:
+		return block.CodecZstd
+	}
+	return block.CodecS2
+}
 
 // TableSpec describes a new table.
 type TableSpec struct {
@@ -124,7 +134,7 @@ const (
 	defaultRowBytes   = 256 << 20
 	memtableMin       = 16 << 10
 	tableFileMin      = 4 << 10
-	blockBytesMin     = 256
+	blockBytesMin     = 512
 	blockBytesMax     = 1 << 20
 	bloomBitsMax      = 32
 	slowdownL0Factor  = 2
