@@ -230,20 +230,32 @@ func (s *iter) reload() {
 	s.at = s.find(&k, false)
 }
 
-// load copies a leaf and touches its rows: they lie anywhere in memory, and these loads, unlike those of the walk that
-// follows, do not wait for each other.
+// load copies a leaf and touches its rows and the next leaf: they lie anywhere in memory, and these loads, unlike those of
+// the walk that follows, do not wait for each other.
 func (s *iter) load(ref uint32) {
-	s.n, s.right, s.low, s.leaf = s.t.loadLeaf(ref, &s.refs)
+	s.n, s.right, s.low, s.leaf = s.t.loadLeaf(&s.t.rows, ref, &s.refs)
 	s.loaded = true
-	var sum uint32
+	sum := uint64(0)
+	if s.right != 0 {
+		n := (*node)(s.t.at(s.right))
+		sum = n.hdr.Load() + n.order[0][0].Load() + n.order[1][0].Load()
+		for i := 0; i < slots; i += 16 {
+			sum += uint64(n.refs[i].Load())
+		}
+	}
 	for _, r := range s.refs[:s.n] {
-		sum += s.t.row(r).lock.Load()
+		p := s.t.at(r)
+		sum += uint64((*row)(p).lock.Load()) + *(*uint64)(unsafe.Add(p, rowMin-8))
+	}
+	// Now that the lengths of the keys are near: the entries behind long ones.
+	for _, r := range s.refs[:s.n] {
+		sum += uint64(s.t.row(r).first().kind)
 	}
 	touched(sum)
 }
 
 //go:noinline
-func touched(uint32) {}
+func touched(uint64) {}
 
 // find returns the place of the first row >= k, in the loaded leaf or, if all of it is below k, in one to the right. before:
 // the row before that place is wanted, so the search stays in a leaf that ends there.
