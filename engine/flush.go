@@ -17,7 +17,7 @@ import (
 func (db *DB) sealIfFull(tree uint64) {
 	db.placeMu.Lock()
 	st := db.states.cur.Load()
-	if t := st.trees[tree]; t != nil && t.active.Bytes() >= db.opts.MemtableBytes {
+	if t := st.trees[tree]; t != nil && t.active.size.Load() >= db.opts.MemtableBytes {
 		db.seal(tree)
 	}
 	db.placeMu.Unlock()

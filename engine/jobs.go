@@ -67,7 +67,7 @@ func (j *jobs) measure(st *state) {
 			worst = stopPressure
 		case n == sealedMemtableMax:
 			// The last memtable before the limit: the fuller it is the slower its writers.
-			fill := t.active.Bytes() * (stopPressure - 1) / (2 * j.db.opts.MemtableBytes)
+			fill := t.active.size.Load() * (stopPressure - 1) / (2 * j.db.opts.MemtableBytes)
 			worst = max(worst, int(min(fill, stopPressure-1)))
 		}
 	}

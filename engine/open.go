@@ -289,6 +289,9 @@ func (db *DB) replay(st *state, b []byte) (last uint64, err error) {
 			m.first = seq
 		}
 		m.last = max(m.last, last)
+		if seq == h.FirstSeq || m.size.Load() == 0 {
+			m.grow(len(b), h.Count)
+		}
 		applied++
 		return m
 	})

@@ -309,6 +309,7 @@ func (r *run) commit() (uint64, error) {
 			m.first = first
 		}
 		m.last = last
+		m.grow(len(r.record), int(n))
 		r.mems = append(r.mems, m)
 	}
 	ticket := db.publisher.Enter(last)
@@ -318,7 +319,7 @@ func (r *run) commit() (uint64, error) {
 	db.publisher.Done(ticket)
 	full := false
 	for _, m := range r.mems {
-		full = full || m.Bytes() >= db.opts.MemtableBytes
+		full = full || m.size.Load() >= db.opts.MemtableBytes
 		m.unref()
 	}
 	db.stats.batches.Add(1)
