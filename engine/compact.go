@@ -47,6 +47,8 @@ func (db *DB) compact(plan *levels.Plan) (err error) {
 		}
 		job.LastSeq = max(job.LastSeq, in.File.LastSeq)
 	}
+	hull := plan.Bounds()
+	job.Hull = &hull
 	mems := st.trees[plan.Tree]
 	cfg := merge.Config{Families: table.families, AsOf: asOf, MayRank: db.holesIn(st, plan.Tree, mems.sealed, plan)}
 	job.Merge = merge.New(cfg, db.inputs(plan))
