@@ -194,7 +194,8 @@ func (l *Log) create() (slotFile, error) {
 	return slotFile{file, size}, nil
 }
 
-// OldestSlot is where replay must start now: what an edit of the manifest records.
+// OldestSlot is where replay must start as far as Release knows: what an edit of the manifest records that frees nothing. An
+// edit that frees records but only knows this start is correct too; the slots then stay until the next one.
 func (l *Log) OldestSlot() uint64 { return l.OldestSlotFor(0) }
 
 // OldestSlotFor is where replay must start once all records through seq are not needed: what the edit that says so records.
@@ -202,7 +203,7 @@ func (l *Log) OldestSlot() uint64 { return l.OldestSlotFor(0) }
 func (l *Log) OldestSlotFor(seq uint64) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	num := l.startFor(seq)
+	num := l.startFor(max(seq, l.released))
 	l.handed = max(l.handed, num)
 	return num
 }
@@ -225,7 +226,8 @@ func (l *Log) startFor(seq uint64) uint64 {
 // such an edit recorded (the highest that OldestSlot or OldestSlotFor gave out) are recycled, or removed beyond a few.
 func (l *Log) Release(seq uint64) error {
 	l.mu.Lock()
-	keep := min(l.startFor(seq), l.handed)
+	l.released = max(l.released, seq)
+	keep := min(l.startFor(l.released), l.handed)
 	var remove []slotFile
 	for len(l.slots) > 1 && l.slots[0].num < keep {
 		if sf := l.slots[0].slotFile; sf.size >= l.size && len(l.free) < spareMax {

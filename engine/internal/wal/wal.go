@@ -121,12 +121,13 @@ type Log struct {
 	noYield  time.Time
 
 	// Slots, under mu.
-	slots  []slot // in use, ascending, the last is being written
-	free   []slotFile
-	names  map[int]bool  // file numbers in use
-	handed uint64        // highest slot number told as a start of replay
-	size   int64         // the size of the next slot
-	made   chan struct{} // not nil while a slot is being prepared; closed when that is over
+	slots    []slot // in use, ascending, the last is being written
+	free     []slotFile
+	names    map[int]bool  // file numbers in use
+	released uint64        // sequence through which nothing is needed
+	handed   uint64        // highest slot number told as a start of replay
+	size     int64         // the size of the next slot
+	made     chan struct{} // not nil while a slot is being prepared; closed when that is over
 
 	// Of the leader.
 	b        *record.Builder
