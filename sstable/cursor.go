@@ -205,10 +205,10 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 		}
 		c.misses++
 	}
-	inMap := r.mapped != nil && c.ln.n == laneCells
+	inMap := r.view != nil && c.ln.n == laneCells
 	var stored []byte
 	if inMap && r.known(slot) {
-		p := r.mapped[off : off+n]
+		p := r.view[off : off+n]
 		if block.Codec(p[16]) == block.CodecNone {
 			h.b = p[block.HeadLen:]
 			if isKeys {
@@ -233,7 +233,7 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 	var fill cache.Handle
 	switch {
 	case head.Codec == block.CodecNone && inMap:
-		raw = r.mapped[off+block.HeadLen : off+n]
+		raw = r.view[off+block.HeadLen : off+n]
 	case r.cached != nil && !c.noFill:
 		if fill = r.cached.Reserve(head.Raw); fill.Held() {
 			raw = fill.Bytes()

@@ -12,6 +12,7 @@ import (
 	"github.com/rowandb/rowan/bloom"
 	"github.com/rowandb/rowan/cache"
 	"github.com/rowandb/rowan/internal/damage"
+	"github.com/rowandb/rowan/io/mapped"
 	"github.com/rowandb/rowan/io/vfs"
 )
 
@@ -62,9 +63,9 @@ type Reader struct {
 	lanes [lanes]lane
 	parts int // slots of all lanes
 
-	m      vfs.Mapping
-	mapped []byte
-	seen   []atomic.Uint32 // a bit per part: checked, and read into memory, since the last Age; mapped mode only
+	m    *mapped.Mapped
+	view []byte          // of the mapping; nil in other modes
+	seen []atomic.Uint32 // a bit per part: checked, and read into memory, since the last Age; mapped mode only
 
 	cache  *cache.Cache
 	cached *cache.File
@@ -156,7 +157,7 @@ func (r *Reader) open(o ReaderOptions) error {
 }
 
 func (r *Reader) openMap() error {
-	m, err := r.f.Map(r.size)
+	m, err := mapped.Open(r.f, r.size)
 	if errors.Is(err, vfs.ErrMap) {
 		r.mode = Positional
 		return nil
@@ -164,10 +165,7 @@ func (r *Reader) openMap() error {
 	if err != nil {
 		return err
 	}
-	if int64(len(m.Bytes())) < r.size {
-		return errors.Join(damage.New("file", int64(len(m.Bytes())), "mapping of %d bytes, file has %d", len(m.Bytes()), r.size), m.Close())
-	}
-	r.m, r.mapped = m, m.Bytes()[:r.size]
+	r.m, r.view = m, m.Bytes()[:r.size]
 	r.seen = make([]atomic.Uint32, (r.parts+31)/32)
 	return nil
 }
@@ -457,7 +455,7 @@ func (r *Reader) unload() error {
 	}
 	if r.m != nil {
 		m := r.m
-		r.m, r.mapped = nil, nil
+		r.m, r.view = nil, nil
 		return m.Close()
 	}
 	return nil
