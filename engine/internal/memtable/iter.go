@@ -245,14 +245,10 @@ func (s *iter) reload() {
 func (s *iter) load(ref uint32) {
 	s.n, s.right, s.low, s.leaf = s.t.loadLeaf(&s.t.rows, ref, &s.refs)
 	s.loaded = true
-	sum := uint64(0)
 	if s.right != 0 {
-		n := (*node)(s.t.at(s.right))
-		sum = n.hdr.Load() + n.order[0][0].Load() + n.order[1][0].Load()
-		for i := 0; i < slots; i += 16 {
-			sum += uint64(n.refs[i].Load())
-		}
+		(*node)(s.t.at(s.right)).touch()
 	}
+	sum := uint64(0)
 	for _, r := range s.refs[:s.n] {
 		p := s.t.at(r)
 		sum += uint64((*row)(p).lock.Load()) + *(*uint64)(unsafe.Add(p, rowMin-8))
