@@ -50,16 +50,6 @@ func (c *cursor) loadLeaf(ref uint32) {
 	c.n, c.right, _, _ = c.t.loadLeaf(c.t.tree(c.word), ref, &c.refs)
 }
 
-// first moves to the first entry.
-func (c *cursor) first() {
-	if c.word&tagMask == tagTree {
-		c.loadLeaf(c.t.tree(c.word).first)
-	} else {
-		c.loadSmall()
-	}
-	c.at = 0
-}
-
 // seek moves to the first entry at or after k.
 func (c *cursor) seek(k *key) {
 	if c.word&tagMask == tagTree {
