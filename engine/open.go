@@ -221,8 +221,8 @@ func (db *DB) newMem() *mem {
 func (db *DB) logOptions(v *levels.Version) wal.Options {
 	return wal.Options{
 		FS: db.fs, Dir: db.dir, SlotSize: db.opts.LogSegmentBytes, OpenCount: v.OpenCount + 1, StoreID: v.StoreID,
-		Buffered: db.opts.Buffered, Now: db.opts.Clock, Logger: db.logger, Manual: db.inline(),
-		OnError: func(err error) { db.fail("write the log", err) },
+		NoDirect: db.opts.Buffered, Now: db.opts.Clock, Logger: db.logger, Manual: db.inline(),
+		OnIOError: func(err error) { db.fail("write the log", err) },
 	}
 }
 
@@ -337,7 +337,7 @@ func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recove
 			return fmt.Errorf("remove stale file: %w", err)
 		}
 	}
-	db.logger.Info("I/O", "log direct", db.log.Stats().Direct, "table files direct", !db.opts.Buffered, "reads", db.opts.Reads.String())
+	db.logger.Info("I/O", "log", db.log.Stats().Mode, "table files direct", !db.opts.Buffered, "reads", db.opts.Reads.String())
 	return nil
 }
 

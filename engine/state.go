@@ -32,6 +32,7 @@ type mem struct {
 	*memtable.Table
 	// first and last are the sequences of its entries, 0 while empty. Guarded by DB.placeMu while active, fixed once sealed.
 	first, last uint64
+	at          int64        // DB.logged when first was given; guarded like first
 	size        atomic.Int64 // bytes of its entries as logged, with what the memtable adds per entry
 	refs        atomic.Int64 // states that list it, and writers at work in it
 }
