@@ -31,7 +31,6 @@ type site struct {
 	root  string
 	pages []page
 	files int
-	bytes int64
 }
 
 type crawl struct {
