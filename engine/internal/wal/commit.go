@@ -12,8 +12,12 @@ import (
 	"github.com/rowandb/rowan/io/vfs"
 )
 
-// slowYield is how long giving way may take: other writers need microseconds, goroutines that compute take their whole slice.
-const slowYield = 300 * time.Microsecond
+// slowYield is how long giving way may take: other writers need microseconds, goroutines that compute take their whole slice of
+// 10 ms. One slow yield may be the operating system's doing; two soon after each other are not.
+const (
+	slowYield     = time.Millisecond
+	slowYieldSoon = 100 * time.Millisecond
+)
 
 // Wait returns when everything through seq is durable. If nobody is writing it writes, all that is queued. A cancelled context
 // ends the waiting, not the writing.
@@ -36,7 +40,7 @@ func (l *Log) Wait(ctx context.Context, seq uint64) error {
 			err = fmt.Errorf("%w: sequence %d was never placed", ErrRecord, seq)
 		}
 		if err != nil {
-			if !l.writing && len(l.queue.recs) > 0 {
+			if !l.writing && l.queue.n > 0 {
 				l.pass() // the lead may have been offered to this waiter
 			}
 			l.mu.Unlock()
@@ -47,7 +51,7 @@ func (l *Log) Wait(ctx context.Context, seq uint64) error {
 			continue
 		}
 		g := l.next
-		if len(l.queue.recs) == 0 || seq < l.queue.recs[0].seq { // a queue that starts with a later record does not hold it
+		if l.queue.n == 0 || seq < l.queue.first { // a queue that starts with a later record does not hold it
 			g = l.underWay()
 		}
 		l.mu.Unlock()
@@ -111,11 +115,11 @@ func (l *Log) lead() {
 	q := l.queue
 	l.queue, l.spareQ = l.spareQ, nil
 	l.taken, l.now, l.next = true, l.next, newGroup()
-	l.lastSize = len(q.recs)
+	l.lastSize = q.n
 	l.mu.Unlock()
 
 	var err error
-	if len(q.recs) > 0 {
+	if q.n > 0 {
 		if err = l.Err(); err == nil {
 			err = l.write(q)
 		}
@@ -130,19 +134,16 @@ func (l *Log) lead() {
 
 // end lets the waiters of the group go and passes the lead on.
 func (l *Log) end(q *batch, err error) {
-	if len(q.recs) > 0 {
+	if q.n > 0 {
 		l.marked = false
 		l.lastPut = l.o.Now()
 		if err == nil {
-			l.unsynced -= int64(len(q.data))
-			l.stats.records.Add(uint64(len(q.recs)))
+			l.unsynced -= int64(q.bytes)
+			l.stats.records.Add(uint64(q.n))
 			l.stats.groups.Add(1)
 		}
 	}
-	if cap(q.data) > bufferMax*4 { // one burst must not hold its memory for ever
-		q = &batch{}
-	}
-	q.data, q.recs, q.state = q.data[:0], q.recs[:0], record.State{}
+	q.clear(&l.chunks)
 	l.spareQ = q
 	l.writing, l.taken = false, false
 	close(l.now.done)
@@ -150,7 +151,7 @@ func (l *Log) end(q *batch, err error) {
 	case err != nil: // nobody will lead any more
 		close(l.next.done)
 		l.next = newGroup()
-	case len(l.queue.recs) > 0:
+	case l.queue.n > 0:
 		l.pass()
 	}
 }
@@ -175,19 +176,21 @@ func (l *Log) giveWay() {
 	took := time.Since(start)
 	l.mu.Lock()
 	if took > slowYield {
-		l.noYield = start.Add(took + time.Second)
+		if start.Sub(l.wasSlow) < slowYieldSoon {
+			l.noYield = start.Add(took + time.Second)
+		}
+		l.wasSlow = start.Add(took)
 		l.stats.slowYield.Add(1)
 	}
 }
 
 // write lays the records out and writes them; durable moves as they become it. Only the leader calls it.
 func (l *Log) write(q *batch) error {
-	if n := len(q.data); n > l.b.Room() && l.b.Room() < bufferMax {
+	if n := q.bytes; n > l.b.Room() && l.b.Room() < bufferMax {
 		l.b.Grow(direct.Buffer(min(pow2(n+n/8), bufferMax), maxAlign))
 	}
 	st := &l.b.State
 	st.EngineTime, st.Stamp = max(st.EngineTime, q.state.EngineTime), max(st.Stamp, q.state.Stamp)
-	data := q.data
 	var pos record.Pos
 	var seq uint64 // through which all is laid out
 	out := func() error {
@@ -200,21 +203,24 @@ func (l *Log) write(q *batch) error {
 		}
 		return nil
 	}
-	for _, r := range q.recs {
+	err := q.each(func(s uint64, rec []byte) error {
 		if l.b.Full() {
 			if err := l.over(out); err != nil {
 				return err
 			}
 		}
-		l.cur = r.seq
-		l.b.Start(r.seq, data[:r.size])
+		l.cur = s
+		l.b.Start(s, rec)
 		for !l.b.Fill() {
 			if err := l.over(out); err != nil {
 				return err
 			}
 		}
-		data = data[r.size:]
-		pos, seq = l.b.Pos(), r.seq
+		pos, seq = l.b.Pos(), s
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	return out()
 }
@@ -315,9 +321,9 @@ func (l *Log) Tick() time.Duration {
 		return 0
 	}
 	now := l.o.Now()
-	if n := len(l.queue.recs); n > 0 {
+	if l.queue.n > 0 {
 		wait := l.o.NoSyncDelay - now.Sub(l.queue.since)
-		if len(l.queue.data) < l.o.NoSyncBytes && wait > 0 {
+		if l.queue.bytes < l.o.NoSyncBytes && wait > 0 {
 			return wait
 		}
 		if l.writing {
@@ -371,14 +377,14 @@ func (l *Log) Close() error {
 		l.wg.Wait()
 		return l.Err()
 	}
-	for l.Err() == nil && (l.writing || len(l.queue.recs) > 0 || !l.marked) {
+	for l.Err() == nil && (l.writing || l.queue.n > 0 || !l.marked) {
 		switch {
 		case l.writing:
 			g := l.underWay()
 			l.mu.Unlock()
 			<-g.done
 			l.mu.Lock()
-		case len(l.queue.recs) > 0:
+		case l.queue.n > 0:
 			l.lead()
 		default:
 			l.leadMark()

@@ -42,7 +42,7 @@ const (
 	quiet           = time.Second // without records, before the header-only block
 	bufferFirst     = 64 << 10
 	bufferMax       = direct.BufferSize
-	spareMax        = 2 // free slots kept for reuse
+	spareMax        = 5 // free slots kept for reuse: what the flush of a usual memtable frees
 )
 
 // Options of a log. FS, Dir and StoreID must be the same in every call for one store.
@@ -108,6 +108,7 @@ type Log struct {
 	taken    bool   // ... and has taken the queue
 	queue    *batch // placed, not taken by a leader
 	spareQ   *batch // an emptied one for reuse
+	chunks   chunkPool
 	next     *group // waiters for what is queued
 	now      *group // waiters for what is being written
 	placed   uint64 // last sequence
@@ -116,9 +117,10 @@ type Log struct {
 	lastPut  time.Time
 	marked   bool // the tail is a header-only block
 	closed   bool
-	active   bool // the background goroutine is awake or has a timer set
-	relaxed  bool // ... but only for the quiet mark
-	noYield  time.Time
+	active   bool      // the background goroutine is awake or has a timer set
+	relaxed  bool      // ... but only for the quiet mark
+	wasSlow  time.Time // end of the last slow yield
+	noYield  time.Time // no yields before
 
 	// Slots, under mu.
 	slots    []slot // in use, ascending, the last is being written
@@ -157,19 +159,6 @@ type group struct {
 }
 
 func newGroup() *group { return &group{done: make(chan struct{}), lead: make(chan struct{}, 1)} }
-
-// batch is a run of placed records.
-type batch struct {
-	data  []byte
-	recs  []placedRec
-	state record.State // highest engine time and stamp
-	since time.Time    // when the first was placed
-}
-
-type placedRec struct {
-	seq  uint64
-	size int
-}
 
 // Open starts the log in a fresh slot whose first header names the end that recovery found; a slot that was read is never
 // appended to. It makes what recovery read durable first, since a later recovery must find the same.
@@ -268,19 +257,18 @@ func (l *Log) Append(rec []byte, lastSeq uint64, engineTime, stamp int64) error 
 		return fmt.Errorf("%w: sequence %d after %d", ErrRecord, lastSeq, l.placed)
 	}
 	q := l.queue
-	if len(q.recs) == 0 {
+	if q.n == 0 {
 		q.since = l.o.Now()
 		if !l.active || l.relaxed {
 			l.wake()
 		}
 	}
-	before := len(q.data)
-	q.data = append(q.data, rec...)
-	q.recs = append(q.recs, placedRec{lastSeq, len(rec)})
+	before := q.bytes
+	q.add(&l.chunks, rec, lastSeq)
 	q.state.EngineTime = max(q.state.EngineTime, engineTime)
 	q.state.Stamp = max(q.state.Stamp, stamp)
 	l.placed, l.unsynced = lastSeq, l.unsynced+int64(len(rec))
-	if before < l.o.NoSyncBytes && len(q.data) >= l.o.NoSyncBytes {
+	if before < l.o.NoSyncBytes && q.bytes >= l.o.NoSyncBytes {
 		l.wake()
 	}
 	return nil
@@ -323,7 +311,7 @@ type Stats struct {
 	Created  uint64 // slots newly made
 	Recycled uint64 // slots taken over
 	Removed  uint64 // slots removed
-	// SlowYields counts how often giving way to other writers took long, after which it is not done for a second.
+	// SlowYields counts how often giving way to other writers took long; repeated, it is not done for a second.
 	SlowYields uint64
 	Slots      int   // in use
 	Spare      int   // ready for use
