@@ -65,7 +65,7 @@ type Stats struct {
 // New returns a cache of at most capacity bytes. Entries that are held cannot be freed; what others hold beyond the capacity is
 // the only overshoot.
 func New(capacity int64) *Cache {
-	return &Cache{capacity: capacity}
+	return &Cache{capacity: capacity, mem: newAllocator(capacity)}
 }
 
 // Handle is a held entry. The zero Handle holds nothing. A Handle is released exactly once.
@@ -171,10 +171,13 @@ func (f *File) Reserve(n int) Handle {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	rounded := roundUp(size)
+	rounded := c.mem.roundUp(size)
 	if c.used+rounded > c.capacity && !c.makeRoomLocked(rounded) {
 		c.refused.Add(1)
 		return Handle{}
+	}
+	if c.mem.wants(size) {
+		c.compactLocked(rounded)
 	}
 	m, ok := c.mem.alloc(size)
 	if !ok {
@@ -183,8 +186,32 @@ func (f *File) Reserve(n int) Handle {
 	}
 	e := &entry{buf: m.buf[:n:n], block: m, c: c, file: f}
 	e.refs.Store(1)
+	if m.slab != nil {
+		m.slab.owner[m.nth] = e
+	}
 	c.used += m.size
 	return Handle{e}
+}
+
+// compactLocked evicts what little there is in thinly used slabs, when memory taken from the system is a quarter above what
+// entries may use: after a change of entry sizes, slabs of the old sizes would otherwise be held by a few entries each.
+func (c *Cache) compactLocked(n int64) {
+	for range 4 {
+		if c.mem.mapped+n <= c.capacity+c.capacity/4 {
+			return
+		}
+		s := c.mem.sparsest()
+		if s == nil {
+			return
+		}
+		for _, e := range s.owner {
+			if e != nil && e.listed && e.refs.Load() == 1 {
+				c.evictions.Add(1)
+				c.dropLocked(e)
+			}
+		}
+		c.mem.trim(0)
+	}
 }
 
 // makeRoomLocked evicts until n more bytes fit, and reports whether they do.

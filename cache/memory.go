@@ -3,11 +3,16 @@ package cache
 import "math/bits"
 
 const (
-	slabLen  = 256 << 10
-	smallMax = 64 << 10 // larger entries get a mapping of their own
-	classes  = 81
-	spare    = 4 // empty slabs kept for the next class that needs one
+	slabMin = 16 << 10
+	slabMax = 256 << 10
+	classes = 81
+	spare   = 4 // empty slabs kept for the next class that needs one
 )
+
+// slabLenFor keeps the slabs of all classes together small against the cache.
+func slabLenFor(capacity int64) int {
+	return int(min(max(capacity/64&^4095, slabMin), slabMax))
+}
 
 // memory is room handed out by the allocator: its place and the bytes that it counts for.
 type memory struct {
@@ -22,6 +27,7 @@ type slab struct {
 	mem   []byte
 	class int
 	free  []uint16 // pieces not in use
+	owner []*entry // of each piece; nil when free
 	total int
 	at    int // index in allocator.open[class], -1 when full
 }
@@ -31,6 +37,14 @@ type allocator struct {
 	open   [classes][]*slab // slabs with free pieces
 	empty  []*slab
 	mapped int64
+
+	slabLen  int
+	smallMax int64 // larger entries get a mapping of their own
+}
+
+func newAllocator(capacity int64) allocator {
+	n := slabLenFor(capacity)
+	return allocator{slabLen: n, smallMax: int64(n) / 4}
 }
 
 // classOf returns the smallest class whose pieces hold n bytes: eight classes per doubling, from 64 bytes on.
@@ -53,16 +67,16 @@ func classSize(c int) int64 {
 }
 
 // roundUp is what n bytes count for.
-func roundUp(n int64) int64 {
-	if n > smallMax {
+func (a *allocator) roundUp(n int64) int64 {
+	if n > a.smallMax {
 		return (n + 4095) &^ 4095
 	}
 	return classSize(classOf(n))
 }
 
 func (a *allocator) alloc(n int64) (memory, bool) {
-	if n > smallMax {
-		size := roundUp(n)
+	if n > a.smallMax {
+		size := a.roundUp(n)
 		buf, err := mapMemory(int(size))
 		if err != nil {
 			return memory{}, false
@@ -90,14 +104,15 @@ func (a *allocator) newSlab(c int) bool {
 		s = a.empty[n-1]
 		a.empty = a.empty[:n-1]
 	} else {
-		mem, err := mapMemory(slabLen)
+		mem, err := mapMemory(a.slabLen)
 		if err != nil {
 			return false
 		}
-		a.mapped += slabLen
+		a.mapped += int64(a.slabLen)
 		s = &slab{mem: mem}
 	}
-	s.class, s.total = c, slabLen/int(classSize(c))
+	s.class, s.total = c, a.slabLen/int(classSize(c))
+	s.owner = make([]*entry, s.total)
 	s.free = s.free[:0]
 	for i := s.total - 1; i >= 0; i-- {
 		s.free = append(s.free, uint16(i))
@@ -126,6 +141,7 @@ func (a *allocator) free(m memory) {
 		return
 	}
 	s := m.slab
+	s.owner[m.nth] = nil
 	s.free = append(s.free, uint16(m.nth))
 	if s.at < 0 {
 		s.at = len(a.open[s.class])
@@ -145,6 +161,24 @@ func (a *allocator) trim(keep int) {
 		unmapMemory(a.empty[n].mem)
 		a.empty[n] = nil
 		a.empty = a.empty[:n]
-		a.mapped -= slabLen
+		a.mapped -= int64(a.slabLen)
 	}
+}
+
+// wants reports whether room for n bytes takes new memory from the operating system.
+func (a *allocator) wants(n int64) bool {
+	return n > a.smallMax || len(a.open[classOf(n)]) == 0 && len(a.empty) == 0
+}
+
+// sparsest returns the slab with the largest share of free pieces, nil if there is none with any.
+func (a *allocator) sparsest() *slab {
+	var best *slab
+	for _, l := range a.open {
+		for _, s := range l {
+			if best == nil || len(s.free)*best.total > len(best.free)*s.total {
+				best = s
+			}
+		}
+	}
+	return best
 }
