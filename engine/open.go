@@ -249,6 +249,10 @@ func (db *DB) recover(v *levels.Version, fresh bool) (wal.Recovered, error) {
 		if err != nil {
 			return rec, err
 		}
+		// Only the creation of a store, before anything else, can have a manifest and no log.
+		if !rec.Any && (v.OpenCount > 1 || v.LastTable > 0) {
+			return rec, &damage.Error{File: db.dir, Part: "log", Offset: -1, Detail: "no slot-*.log is there"}
+		}
 	}
 	db.clock.raise(rec.EngineTime)
 	db.raiseStamp(rec.Stamp)
