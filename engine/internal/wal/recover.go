@@ -189,3 +189,9 @@ func findSlots(o Options) (found []foundFile, err error) {
 	}
 	return found, nil
 }
+
+// IsSlotName reports whether a base name is that of a slot.
+func IsSlotName(base string) bool {
+	_, ok := slotNumber(base)
+	return ok
+}

@@ -1,0 +1,19 @@
+package cell
+
+// IterOptions narrows what an iterator over one source yields. The zero value yields everything.
+type IterOptions struct {
+	// Columns restricts cells and deletes to these columns; ranges are clipped to them. The zero Range means all. A row
+	// without an entry in Columns may still be yielded, empty: a source does not look at cells to tell whether a row is there.
+	Columns Range
+
+	// Bounds restricts the iterator to what the source speaks for, where that is less than what it holds: a file whose
+	// bounds were narrowed by a drop of rows. Nil means no restriction. Like Columns, it may leave a row empty.
+	Bounds *Bounds
+
+	// KeysOnly leaves Cell.Value nil. Values are neither read nor decoded.
+	KeysOnly bool
+
+	// NoFill keeps what is read out of the cache: for scans and merges, which read each block once. Blocks that are in the
+	// cache are used.
+	NoFill bool
+}

@@ -1,0 +1,379 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/engine/internal/compact"
+	"github.com/rowandb/rowan/engine/internal/merge"
+	"github.com/rowandb/rowan/io/direct"
+	"github.com/rowandb/rowan/io/mapped"
+	"github.com/rowandb/rowan/levels"
+	"github.com/rowandb/rowan/sstable"
+)
+
+// compact carries out a plan.
+func (db *DB) compact(plan *levels.Plan) (err error) {
+	defer mapped.Leave(mapped.Enter(), &err)
+	st, asOf := db.beginCollect()
+	defer st.unref()
+	tree, table := st.version.Trees[plan.Tree], st.tableOf(plan.Tree)
+	if tree == nil || table == nil {
+		return nil // dropped meanwhile
+	}
+	edit := &levels.Edit{EngineTime: asOf}
+	for _, in := range plan.Inputs {
+		edit.Deleted = append(edit.Deleted, levels.DeletedFile{Tree: plan.Tree, Level: in.Level, Num: in.File.Num})
+	}
+	if plan.Move {
+		edit.Added = append(edit.Added, levels.AddedFile{Tree: plan.Tree, Level: plan.Output, File: plan.Inputs[0].File})
+		if err := db.install(edit, nil, nil); err != nil {
+			return err
+		}
+		db.stats.moves.Add(1)
+		return nil
+	}
+	job := &compact.Job{
+		Older: olderFiles(tree, plan, plan.Output).overlap, FileBytes: db.opts.TableFileBytes, Check: db.jobs.check,
+	}
+	for _, in := range plan.Inputs {
+		job.Ranges = job.Ranges || in.File.Ranges > 0
+		job.Deletes = job.Deletes || in.File.Deletes > 0
+		if job.FirstSeq == 0 || in.File.FirstSeq < job.FirstSeq {
+			job.FirstSeq = in.File.FirstSeq
+		}
+		job.LastSeq = max(job.LastSeq, in.File.LastSeq)
+	}
+	hull := plan.Bounds()
+	job.Hull = &hull
+	mems := st.trees[plan.Tree]
+	cfg := merge.Config{Families: table.families, AsOf: asOf, MayRank: db.holesIn(st, plan.Tree, mems.sealed, plan)}
+	job.Merge = merge.New(cfg, db.inputs(plan))
+	defer job.Merge.Close()
+	res, err := db.write(table, job, plan.Output)
+	if err != nil {
+		return fmt.Errorf("compact %d files into level %d of table %q (%s): %w", len(plan.Inputs), plan.Output, table.Name, plan.Why, err)
+	}
+	for _, f := range res.Files {
+		edit.Added = append(edit.Added, levels.AddedFile{Tree: plan.Tree, Level: plan.Output, File: f})
+	}
+	if err := db.install(edit, res.Files, nil); err != nil {
+		return err
+	}
+	db.stats.compactions.Add(1)
+	db.stats.count(&res)
+	for _, in := range plan.Inputs {
+		db.stats.bytesCompacted.Add(uint64(in.File.Size))
+	}
+	return nil
+}
+
+// inputs returns a plan's files as sources, newest first: each file of L0 by itself, each other level as a run.
+func (db *DB) inputs(plan *levels.Plan) []cell.Iter {
+	open := db.files.opener(cell.IterOptions{NoFill: true})
+	var src []cell.Iter
+	var run []*levels.File
+	level := 0
+	flush := func() {
+		slices.SortFunc(run, func(a, b *levels.File) int {
+			if a.Bounds.Before(b.Bounds) {
+				return -1
+			}
+			return 1
+		})
+		if len(run) > 0 {
+			src = append(src, merge.NewRun(run, open))
+		}
+		run = nil
+	}
+	for _, in := range plan.Inputs {
+		if in.Level == 0 {
+			src = append(src, merge.NewRun([]*levels.File{in.File}, open))
+			continue
+		}
+		if in.Level != level {
+			flush()
+			level = in.Level
+		}
+		run = append(run, in.File)
+	}
+	flush()
+	return src
+}
+
+// createTable makes the next table file of a job.
+func (db *DB) createTable(table *rtable, level int, job *compact.Job) (*compact.Output, error) {
+	num := db.nextFile.Add(1) - 1
+	id := db.opts.Random()
+	sink, err := direct.Create(db.fs, db.files.path(num), direct.Options{NoDirect: db.opts.Buffered, Expect: min(db.opts.TableFileBytes, 64<<20)})
+	if err != nil {
+		return nil, fmt.Errorf("create table file: %w", err)
+	}
+	db.stats.tableMode.Store(uint32(sink.Mode()))
+	o := table.Options
+	return &compact.Output{Num: num, ID: id, Sink: sink, Opts: sstable.WriterOptions{
+		ID: id, Tree: table.tree, TreeName: table.Name, Level: level, Rules: rulesText(table.Table),
+		BlockSize: int(o.BlockSize), Codec: Codec(o.Codec).block(), BloomBits: int(o.BloomBits), ColumnFilter: o.ColumnFilter,
+	}}, nil
+}
+
+func rulesText(t *levels.Table) string {
+	var b bytes.Buffer
+	for i, f := range t.Families {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "%s: %s", f.Name, f.Rule)
+	}
+	return b.String()
+}
+
+// fileRuns are runs of disjoint files, to be asked whether any of them speaks for a place.
+type fileRuns [][]*levels.File
+
+func (rs fileRuns) overlap(row []byte, cols cell.Range) bool {
+	b := cell.Bounds{LoRow: row, LoCol: cols.From, HiRow: row, HiCol: cols.To}
+	for _, run := range rs {
+		if len(levels.Overlapping(run, b)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// olderFiles returns the files of a tree that may hold something older than the output of a plan into level output: all that
+// is at or below that level and no input. For output to L0, and for a flush (no plan), that is every file.
+func olderFiles(t *levels.Tree, plan *levels.Plan, output int) fileRuns {
+	var out fileRuns
+	add := func(files []*levels.File) {
+		var run []*levels.File
+		for _, f := range files {
+			if plan == nil || !plan.Has(f.Num) {
+				run = append(run, f)
+			}
+		}
+		if len(run) > 0 {
+			out = append(out, run)
+		}
+	}
+	if output == 0 {
+		for _, sub := range t.Sub {
+			add(sub)
+		}
+	}
+	for l := max(output, 1); l < levels.Depth; l++ {
+		add(t.Files[l])
+	}
+	return out
+}
+
+// holesIn returns the question that a merge of some sources of a tree asks before it drops versions of a column by rank: does
+// a newer source delete single versions there? nil when no newer source has any, so that ranks can be trusted.
+//
+// Newer are the memtables given together with the active one, and the files at or above the inputs' levels.
+func (db *DB) holesIn(st *state, tree uint64, sealed []*mem, plan *levels.Plan) func(row, col []byte) (bool, error) {
+	var mems []*mem
+	for _, m := range append(sealed[:len(sealed):len(sealed)], st.trees[tree].active) {
+		if m.HasHoles() {
+			mems = append(mems, m)
+		}
+	}
+	var files []*levels.File
+	if plan != nil {
+		bounds := plan.Bounds()
+		deepest := 0
+		for _, in := range plan.Inputs {
+			deepest = max(deepest, in.Level)
+		}
+		for l := 0; l <= deepest; l++ {
+			for _, f := range st.version.Trees[tree].Files[l] {
+				if f.Holes > 0 && !plan.Has(f.Num) && f.Bounds.Overlaps(bounds) {
+					files = append(files, f)
+				}
+			}
+		}
+	}
+	if len(mems) == 0 && len(files) == 0 {
+		return nil
+	}
+	return func(row, col []byte) (bool, error) {
+		for _, m := range mems {
+			if m.Holes(row, col) {
+				return false, nil
+			}
+		}
+		for _, f := range files {
+			if !f.Bounds.ContainsRow(row) {
+				continue
+			}
+			has, err := db.fileHasHole(f, row, col)
+			if has || err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	}
+}
+
+func (db *DB) fileHasHole(f *levels.File, row, col []byte) (has bool, err error) {
+	t, err := db.files.table(f)
+	if err != nil {
+		return false, err
+	}
+	it := t.NewIter(cell.IterOptions{NoFill: true})
+	defer closeInto(it, &err)
+	if !it.SeekGE(row) || !bytes.Equal(it.Row(), row) {
+		return false, it.Err()
+	}
+	it.SeekDelete(col)
+	buf := make([]cell.Delete, 0, 8)
+	for {
+		buf = it.Deletes(buf[:0])
+		if len(buf) == 0 {
+			return false, it.Err()
+		}
+		for _, d := range buf {
+			if !bytes.Equal(d.Col, col) {
+				return false, nil
+			}
+			if d.Lo > 0 {
+				return true, nil
+			}
+		}
+	}
+}
+
+// Flush writes everything in memtables to table files and returns when that is done.
+func (db *DB) Flush(ctx context.Context) error {
+	if err := db.enter(); err != nil {
+		return err
+	}
+	defer db.leave()
+	return db.flushAll(ctx, nil)
+}
+
+// flushAll seals and flushes the trees chosen, all of them if trees is nil.
+func (db *DB) flushAll(ctx context.Context, only *rtable) error {
+	if err := db.writable(); err != nil {
+		return err
+	}
+	db.placeMu.Lock()
+	seq := db.nextSeq - 1
+	for id := range db.states.cur.Load().trees {
+		if only == nil || only.tree == id {
+			db.seal(id)
+		}
+	}
+	db.placeMu.Unlock()
+	return db.jobs.wait(ctx, func() (bool, error) {
+		if err := db.health.failed(); err != nil {
+			return false, err
+		}
+		st := db.states.pin()
+		defer st.unref()
+		for id, t := range st.trees {
+			if (only == nil || only.tree == id) && len(t.sealed) > 0 && t.sealed[0].first <= seq {
+				return false, db.health.backgroundErr()
+			}
+		}
+		return true, nil
+	})
+}
+
+// Compact merges all files of the table that overlap rows, after a flush, into one level: every delete and every cell that
+// rules no longer keep is gone from disk when it returns, older snapshots aside. It needs as much free space as the files
+// have. Background compaction does the same by and by; nobody needs to call this.
+func (t *Table) Compact(ctx context.Context, rows RowRange) error {
+	db := t.db
+	if err := db.enter(); err != nil {
+		return err
+	}
+	defer db.leave()
+	spans, err := rows.spans(nil)
+	if err != nil {
+		return err
+	}
+	if len(spans) == 0 {
+		return nil
+	}
+	st := db.states.pin()
+	table := st.tables[t.name]
+	st.unref()
+	if table == nil {
+		return fmt.Errorf("%w: %q", ErrNoTable, t.name)
+	}
+	if err := db.flushAll(ctx, table); err != nil {
+		return err
+	}
+	return db.compactRange(ctx, table.tree, spans[0])
+}
+
+// Compact compacts every table whole, see Table.Compact.
+func (db *DB) Compact(ctx context.Context) error {
+	names, err := db.Tables(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := db.Table(name).Compact(ctx, AllRows()); err != nil {
+			return fmt.Errorf("table %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (db *DB) compactRange(ctx context.Context, tree uint64, s span) error {
+	var bounds *cell.Bounds
+	if len(s.lo) > 0 || s.hi != nil {
+		bounds = &cell.Bounds{LoRow: s.lo, HiRow: s.hi}
+		if s.hi == nil {
+			bounds.HiRow = bytes.Repeat([]byte{0xff}, cell.RowKeyMax)
+		}
+	}
+	ended := make(chan error, 1)
+	started := false
+	j := &db.jobs
+	j.mu.Lock()
+	j.manual++
+	j.mu.Unlock()
+	defer func() {
+		j.mu.Lock()
+		j.manual--
+		j.mu.Unlock()
+	}()
+	return j.wait(ctx, func() (bool, error) {
+		select {
+		case err := <-ended:
+			return true, err
+		default:
+		}
+		if started {
+			return false, nil
+		}
+		if err := j.check(); err != nil {
+			return false, err
+		}
+		j.mu.Lock()
+		st := db.states.pin() // under mu, see kick
+		defer st.unref()
+		defer j.mu.Unlock()
+		t := st.version.Trees[tree]
+		if t == nil {
+			return true, nil // dropped
+		}
+		plan, ok := levels.PlanRange(t, &j.busy, bounds)
+		switch {
+		case ok && len(plan.Inputs) == 0:
+			return true, nil
+		case ok:
+			started = true
+			j.startCompaction(plan, func(err error) { ended <- err })
+		case j.running == 0:
+			return false, fmt.Errorf("compact: a damaged file is in the way: %w", db.health.report().Cause)
+		}
+		return false, nil
+	})
+}

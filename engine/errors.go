@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/internal/damage"
+	"github.com/rowandb/rowan/io/vfs"
+)
+
+// Errors of a call that was wrong. Nothing was written. Each comes wrapped with the offending value and its place, for
+// example "mutation 3 of 5: ...".
+var (
+	ErrNoTable      = errors.New("table does not exist")
+	ErrTableExists  = errors.New("table exists")
+	ErrTableName    = errors.New("table name must be 1..255 bytes of [-_.a-zA-Z0-9]")
+	ErrNoFamily     = errors.New("column family does not exist")
+	ErrFamilyName   = cell.ErrFamilyName
+	ErrRowKey       = cell.ErrRowKey
+	ErrQualifier    = cell.ErrQualifier
+	ErrValue        = cell.ErrValue
+	ErrTimestamp    = errors.New("timestamp must be 0..MaxInt64 microseconds, or ServerTime")
+	ErrTimeRange    = errors.New("time range is empty or negative")
+	ErrNilMutation  = errors.New("nil mutation")
+	ErrNilBatch     = errors.New("nil batch")
+	ErrBatchTooLong = errors.New("batch has too many changes")
+	ErrBatchTooBig  = errors.New("batch has too many bytes")
+	ErrRange        = errors.New("row range ends before it begins")
+	ErrFilter       = errors.New("invalid filter")
+	ErrLimit        = errors.New("row limit is negative")
+	ErrRule         = errors.New("invalid collection rule")
+	ErrOption       = errors.New("invalid option")
+	ErrRowTooLarge  = errors.New("row is larger than a read returns whole; read it as cells")
+)
+
+// Errors of the store's state. Nothing was written.
+var (
+	ErrClosed   = errors.New("store is closed")
+	ErrReadOnly = errors.New("store is open for reading only")
+	// ErrFailed: a log or manifest write failed, so that this handle takes no more writes. Reads go on at the last durable
+	// state; the cause is wrapped. Reopen the store.
+	ErrFailed = errors.New("store has failed and takes no writes until it is reopened")
+	// ErrUnknownOutcome: the batch took its place in the write order and then waiting for it failed or was given up. After a
+	// crash it may be there or not, whole in any case.
+	ErrUnknownOutcome = errors.New("outcome unknown")
+)
+
+// Errors of opening a store.
+var (
+	ErrLocked = vfs.ErrLocked
+	// ErrNotStore: the directory has files in it and is not a store; it is never taken for an empty one.
+	ErrNotStore = errors.New("directory is not a store")
+	ErrExists   = errors.New("store exists")
+	ErrNotExist = errors.New("store does not exist")
+	// ErrFormat: the store was written in a format that this build does not know.
+	ErrFormat = damage.ErrFormat
+	// ErrUnsupported: this platform cannot run the store.
+	ErrUnsupported = vfs.ErrUnsupported
+)
+
+// ErrDamaged matches every error that says that bytes on disk are not what was written. The error names file, part and
+// offset.
+var ErrDamaged = damage.Err

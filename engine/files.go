@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"fmt"
+	"path"
+	"sync"
+
+	"github.com/rowandb/rowan/cache"
+	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/io/vfs"
+	"github.com/rowandb/rowan/levels"
+	"github.com/rowandb/rowan/sstable"
+)
+
+// files opens table files when they are first needed and closes them when no version lists them any more.
+type files struct {
+	fs    vfs.FS
+	dir   string
+	mode  ReadMode
+	cache *cache.Cache
+	mu    sync.Mutex // held while a file is opened, so that it is opened once
+	open  int        // guarded by mu
+	mapped,
+	positional int // guarded by mu: how many are read which way
+}
+
+func (fs *files) path(num levels.Num) string { return path.Join(fs.dir, levels.TableName(num)) }
+
+// table returns the reader of a file that the caller's version lists. It stays open while that version is held.
+func (fs *files) table(f *levels.File) (*sstable.Reader, error) {
+	if r, ok := f.Slot().Load().(*sstable.Reader); ok {
+		return r, nil
+	}
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if r, ok := f.Slot().Load().(*sstable.Reader); ok {
+		return r, nil
+	}
+	name := fs.path(f.Num)
+	h, err := fs.fs.Open(name, vfs.How{Direct: fs.mode == ReadDirect})
+	if err != nil {
+		return nil, fmt.Errorf("open table file: %w", err)
+	}
+	r, err := sstable.Open(h, sstable.ReaderOptions{Name: name, ID: f.ID, Size: f.Size, Cache: fs.cache, Mode: fs.mode})
+	if err != nil {
+		h.Close()
+		return nil, fmt.Errorf("open table file: %w", err)
+	}
+	f.Slot().Store(r)
+	fs.open++
+	if r.Mode() == ReadMapped {
+		fs.mapped++
+	} else {
+		fs.positional++
+	}
+	return r, nil
+}
+
+// close closes the reader of a file that nobody uses any more.
+func (fs *files) close(f *levels.File) error {
+	r, ok := f.Slot().Load().(*sstable.Reader)
+	if !ok {
+		return nil
+	}
+	fs.mu.Lock()
+	fs.open--
+	if r.Mode() == ReadMapped {
+		fs.mapped--
+	} else {
+		fs.positional--
+	}
+	fs.mu.Unlock()
+	return r.Close()
+}
+
+// opener returns the function that a merge.Run opens its files with.
+func (fs *files) opener(o cell.IterOptions) func(*levels.File) (cell.Iter, error) {
+	return func(f *levels.File) (cell.Iter, error) {
+		r, err := fs.table(f)
+		if err != nil {
+			return nil, err
+		}
+		return r.NewIter(o), nil
+	}
+}

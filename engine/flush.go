@@ -1,0 +1,294 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/engine/internal/compact"
+	"github.com/rowandb/rowan/engine/internal/merge"
+	"github.com/rowandb/rowan/io/mapped"
+	"github.com/rowandb/rowan/levels"
+)
+
+// sealIfFull seals a tree's memtable if it has reached its size, and starts its flush.
+func (db *DB) sealIfFull(tree uint64) {
+	db.placeMu.Lock()
+	st := db.states.cur.Load()
+	if t := st.trees[tree]; t != nil && t.active.size.Load() >= db.opts.MemtableBytes {
+		db.seal(tree)
+	}
+	db.placeMu.Unlock()
+	db.sealOldest()
+	db.jobs.kick()
+}
+
+// sealOldest seals the memtable that holds the log back when the log has outgrown its bound.
+func (db *DB) sealOldest() {
+	db.placeMu.Lock()
+	defer db.placeMu.Unlock()
+	var tree, first uint64
+	var at int64
+	for id, t := range db.states.cur.Load().trees {
+		if len(t.sealed) > 0 {
+			return // a flush is on its way already
+		}
+		if f := t.active.first; f != 0 && (first == 0 || f < first) {
+			tree, first, at = id, f, t.active.at
+		}
+	}
+	if first != 0 && db.logged-at > db.opts.LogBytes {
+		db.seal(tree)
+	}
+}
+
+// seal closes a tree's active memtable to writers and opens a new one. Holds placeMu: batches that have their place before
+// are in the old one, all later ones go to the new one. An empty memtable is left alone.
+func (db *DB) seal(tree uint64) {
+	db.states.change(func(st *state) {
+		t := st.trees[tree]
+		if t == nil || t.active.first == 0 {
+			return
+		}
+		st.trees[tree] = &memtree{active: db.newMem(), sealed: append(t.sealed[:len(t.sealed):len(t.sealed)], t.active)}
+		st.gen++
+	})
+}
+
+// flushOne writes a tree's oldest sealed memtable to L0.
+func (db *DB) flushOne(tree uint64) (err error) {
+	defer mapped.Leave(mapped.Enter(), &err)
+	st := db.states.pin()
+	t := st.trees[tree]
+	if t == nil || len(t.sealed) == 0 {
+		st.unref()
+		return nil
+	}
+	m := t.sealed[0]
+	st.unref()
+	// Nothing that is not durable in the log may be in a table file: a crash loses a suffix, never something in the middle.
+	db.publisher.Wait(m.last)
+	if err := db.log.Wait(context.Background(), m.last); err != nil {
+		return db.fail("write the log", err)
+	}
+	st, asOf := db.beginCollect()
+	defer st.unref()
+	t, table := st.trees[tree], st.tableOf(tree)
+	if t == nil || table == nil {
+		return nil // dropped meanwhile
+	}
+	it := m.NewIter(m.last, cell.IterOptions{})
+	cfg := merge.Config{Families: table.families, AsOf: asOf, MayRank: db.holesIn(st, tree, t.sealed[1:], nil)}
+	mi := merge.New(cfg, []cell.Iter{it})
+	defer mi.Close()
+	older := olderFiles(st.version.Trees[tree], nil, 0)
+	stats := m.Stats()
+	job := &compact.Job{
+		Merge: mi, Ranges: stats.Ranges > 0, Deletes: stats.Deletes > 0, Older: older.overlap, FileBytes: db.opts.TableFileBytes,
+		FirstSeq: m.first, LastSeq: m.last, Check: db.jobs.check,
+	}
+	res, err := db.write(table, job, 0)
+	if err != nil {
+		return err
+	}
+	unneeded := db.unneeded(m)
+	edit := &levels.Edit{
+		Flushed: []levels.Flushed{{Tree: tree, Seq: m.last}}, EngineTime: asOf, LastSeq: m.last,
+		LogStart: db.log.OldestSlotFor(unneeded),
+	}
+	for _, f := range res.Files {
+		edit.Added = append(edit.Added, levels.AddedFile{Tree: tree, Level: 0, File: f})
+	}
+	err = db.install(edit, res.Files, func(st *state) {
+		if t := st.trees[tree]; t != nil {
+			st.trees[tree] = &memtree{active: t.active, sealed: t.sealed[1:]}
+		}
+		st.gen++
+	})
+	if err != nil {
+		return err
+	}
+	db.stats.flushes.Add(1)
+	db.stats.count(&res)
+	return db.releaseLog(unneeded)
+}
+
+// beginCollect fixes the as-of time of a merge, waits for the batches with holes that looked at the store before, and pins
+// what is there then. A batch with a hole that comes later sees a later time and pins all that the merge may drop.
+func (db *DB) beginCollect() (*state, int64) {
+	asOf := db.clock.now()
+	db.epochs.Raise()
+	return db.states.pin(), asOf
+}
+
+func (st *state) tableOf(tree uint64) *rtable {
+	if t := st.version.Schema.TableOfTree(tree); t != nil {
+		return st.tables[t.Name]
+	}
+	return nil
+}
+
+// write runs a job and makes its files durable, directory included. On error the files are gone.
+func (db *DB) write(table *rtable, job *compact.Job, level int) (compact.Result, error) {
+	var made []levels.Num
+	job.Create = func() (*compact.Output, error) {
+		out, err := db.createTable(table, level, job)
+		if err == nil {
+			made = append(made, out.Num)
+		}
+		return out, err
+	}
+	res, err := job.Run()
+	if err == nil && len(res.Files) > 0 {
+		if err = db.fs.SyncDir(db.dir); err != nil {
+			err = fmt.Errorf("sync directory %s: %w", db.dir, err)
+		}
+	}
+	if err != nil {
+		for _, num := range made {
+			if e := db.fs.Remove(db.files.path(num)); e != nil {
+				db.logger.Warn("cannot remove the output of a job that ended early", "file", db.files.path(num), "cause", e)
+			}
+		}
+	}
+	return res, err
+}
+
+// install writes an edit to the manifest and then makes it the current state. change moves memtables about in the same
+// swap. files are the new ones, removed when the edit is refused.
+func (db *DB) install(edit *levels.Edit, files []*levels.File, change func(st *state)) error {
+	db.installMu.Lock()
+	defer db.installMu.Unlock()
+	removeAll := func(err error) error {
+		for _, f := range files {
+			err = errors.Join(err, db.fs.Remove(db.files.path(f.Num)))
+		}
+		return err
+	}
+	if err := db.health.failed(); err != nil {
+		return removeAll(err)
+	}
+	old := db.states.cur.Load().version
+	if dropped(old, edit) {
+		return removeAll(errTreeGone)
+	}
+	edit.Num = old.EditNum + 1
+	edit.Stamp = db.stamp.Load()
+	edit.NextFile = db.nextFile.Load()
+	next, err := old.Apply(edit)
+	if err == nil {
+		err = checkEdit(old, next, edit)
+		if err != nil {
+			next.Unref()
+		}
+	}
+	if err != nil {
+		return removeAll(err)
+	}
+	if err := db.manifest.Append(edit); err != nil {
+		next.Unref()
+		return db.fail("write the manifest", err) // the files stay: the edit may be on disk
+	}
+	if db.manifest.Full() {
+		db.rollManifest(next)
+	}
+	db.states.change(func(st *state) {
+		st.version = next
+		st.tables = tablesOf(next.Schema, st.tables)
+		if change != nil {
+			change(st)
+		}
+	})
+	return nil
+}
+
+// rollManifest starts a new manifest with the state v, which the old one ends with. When that fails the store fails: which
+// of the two a later open would follow is not known.
+func (db *DB) rollManifest(v *levels.Version) {
+	old := db.manifest
+	m, err := levels.CreateManifest(db.fs, db.dir, old.Num()+1, v)
+	if err != nil {
+		db.fail("roll the manifest", err)
+		return
+	}
+	db.manifest = m
+	if err := errors.Join(old.Close(), db.fs.Remove(path.Join(db.dir, levels.ManifestName(old.Num())))); err != nil {
+		db.logger.Warn("cannot remove the old manifest; the next open will", "cause", err)
+	}
+}
+
+// errTreeGone: the table was dropped while a job worked on it.
+var errTreeGone = errors.New("table was dropped meanwhile")
+
+func dropped(v *levels.Version, e *levels.Edit) bool {
+	for _, a := range e.Added {
+		if v.Trees[a.Tree] == nil {
+			return true
+		}
+	}
+	for _, d := range e.Deleted {
+		if v.Trees[d.Tree] == nil {
+			return true
+		}
+	}
+	for _, f := range e.Flushed {
+		if v.Trees[f.Tree] == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// checkEdit holds the order of levels, see levels.Check.
+func checkEdit(old, next *levels.Version, e *levels.Edit) error {
+	seen := map[uint64]bool{}
+	check := func(tree uint64) error {
+		o, n := old.Trees[tree], next.Trees[tree]
+		if seen[tree] || o == nil || n == nil {
+			return nil
+		}
+		seen[tree] = true
+		return levels.Check(o, n, e)
+	}
+	for _, a := range e.Added {
+		if err := check(a.Tree); err != nil {
+			return err
+		}
+	}
+	for _, d := range e.Deleted {
+		if err := check(d.Tree); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unneeded is the sequence through which the log is not needed any more once the given memtables are in files or dropped.
+func (db *DB) unneeded(without ...*mem) uint64 {
+	db.placeMu.Lock()
+	defer db.placeMu.Unlock()
+	seq := db.nextSeq - 1
+	look := func(m *mem) {
+		if m.first != 0 && !slices.Contains(without, m) {
+			seq = min(seq, m.first-1)
+		}
+	}
+	for _, t := range db.states.cur.Load().trees {
+		look(t.active)
+		for _, m := range t.sealed {
+			look(m)
+		}
+	}
+	return seq
+}
+
+// releaseLog lets the log reuse what is not needed through seq, after the edit that says so.
+func (db *DB) releaseLog(seq uint64) error {
+	if err := db.log.Release(seq); err != nil {
+		return db.fail("recycle the log", err)
+	}
+	return nil
+}

@@ -1,0 +1,331 @@
+package memtable
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+)
+
+// A tree is a B-link tree over refs of rows, or over refs of one big row's entries. It only grows. Each node covers the keys
+// [low, high); when it splits, high moves down and next leads to the new right half, so a reader that comes too late moves
+// right.
+//
+// Readers take nothing. A node's items sit in 64 slots in no order; their order is a list of slot numbers, kept twice. A
+// writer latches the node, fills a free slot, writes the new order into the list that is not in use, and publishes both with
+// one store to the header. A reader that finds the header unchanged (but for the latch) after its search has seen one
+// published state; else it searches the node again. All fields that change are atomics, so this is clean for the race
+// detector too.
+//
+// Header bits: 0 latch, 1 forwarded, 2 list in use, 8-15 number of items, 16-63 generation.
+const (
+	hdrLatch   = 1 << 0
+	hdrForward = 1 << 1
+	hdrList    = 1 << 2
+	hdrGen     = 1 << 16
+
+	slots = 64
+)
+
+type node struct {
+	hdr      atomic.Uint64
+	next     atomic.Uint32 // right neighbour, 0 = none
+	high     atomic.Uint32 // item whose key ends the node, 0 = no end
+	highHead atomic.Uint64 // head of high; all ones if there is no end
+
+	// Fixed when the node is made. plen bytes are common to all keys that can ever be in the node; heads are the 8 bytes
+	// after them, zero-padded.
+	low   uint32 // item whose key begins the node, 0 = no beginning
+	plen  uint32
+	level uint32 // 0 = leaf
+
+	_    uint32
+	used uint64 // slots in use; belongs to the latch holder
+	_    [2]uint64
+
+	order [2][slots / 8]atomic.Uint64 // slot number of each place, a byte each
+	heads [slots]atomic.Uint64
+	refs  [slots]atomic.Uint32
+}
+
+// inner is a node above the leaves: refs are the separators, kids the children. A child's separator equals its low.
+type inner struct {
+	node
+	kids [slots]atomic.Uint32
+}
+
+// tree lives in the arena if it belongs to a row.
+type tree struct {
+	root  atomic.Uint32
+	latch atomic.Uint32 // held to change root
+	first uint32        // leftmost leaf; never forwarded, since it has no beginning
+	cells uint32        // 1: items are entries ordered by column, timestamp, sequence; 0: rows ordered by key
+}
+
+// key is what a search looks for. ts and seq matter only among entries.
+type key struct {
+	b   []byte
+	ts  int64
+	seq uint64
+}
+
+func count(h uint64) int { return int(h >> 8 & 0xff) }
+
+func (n *node) slot(h uint64, place int) int {
+	w := n.order[h/hdrList&1][place>>3&7].Load()
+	return int(w>>(uint(place)&7*8)) & (slots - 1)
+}
+
+func (n *node) ref(h uint64, place int) uint32 { return n.refs[n.slot(h, place)].Load() }
+
+// unchanged reports whether what was read since h was loaded belongs to the state that h published.
+func (n *node) unchanged(h uint64) bool { return n.hdr.Load()&^hdrLatch == h&^hdrLatch }
+
+func (n *node) unlatch() { n.hdr.Store(n.hdr.Load() &^ hdrLatch) }
+
+// lowerHead is the number of items whose head is below kh.
+func (n *node) lowerHead(h, kh uint64) int {
+	order := &n.order[h/hdrList&1]
+	lo, c := 0, count(h)
+	for c > 1 {
+		half := c >> 1
+		place := lo + half - 1
+		s := int(order[place>>3&7].Load()>>(uint(place)&7*8)) & (slots - 1)
+		if n.heads[s].Load() < kh {
+			lo += half
+		}
+		c -= half
+	}
+	if c == 1 && n.heads[n.slot(h, lo)].Load() < kh {
+		lo++
+	}
+	return lo
+}
+
+// search returns the number of items below k, and whether the next one equals it.
+func (t *Table) search(tr *tree, n *node, h uint64, k *key, kh uint64) (place int, eq bool) {
+	lo := n.lowerHead(h, kh)
+	hi := lo
+	c := count(h)
+	if lo < c && n.heads[n.slot(h, lo)].Load() == kh {
+		hi++
+		if hi < c && n.heads[n.slot(h, hi)].Load() == kh {
+			hi = c
+			if kh != math.MaxUint64 {
+				hi = n.lowerHead(h, kh+1)
+			}
+		}
+	}
+	for lo < hi {
+		m := int(uint(lo+hi) / 2)
+		switch r := t.compare(tr, k, n.ref(h, m)); {
+		case r == 0:
+			return m, true
+		case r > 0:
+			lo = m + 1
+		default:
+			hi = m
+		}
+	}
+	return lo, false
+}
+
+// compare orders k against an item.
+func (t *Table) compare(tr *tree, k *key, ref uint32) int {
+	if tr.cells == 0 {
+		p := t.at(ref)
+		sink := *(*uint64)(unsafe.Add(p, rowMin-8)) // comes with the key, so that the row's first entry is near too
+		_ = sink
+		return bytes.Compare(k.b, (*row)(p).key())
+	}
+	return k.compare(t.entry(ref))
+}
+
+// compare orders k against an entry: column, newest timestamp, newest sequence.
+func (k *key) compare(e *entry) int {
+	if c := bytes.Compare(k.b, e.col()); c != 0 {
+		return c
+	}
+	switch {
+	case k.ts > e.ts:
+		return -1
+	case k.ts < e.ts:
+		return 1
+	case k.seq > e.seq:
+		return -1
+	case k.seq < e.seq:
+		return 1
+	}
+	return 0
+}
+
+func (t *Table) itemKey(tr *tree, ref uint32) key {
+	if tr.cells == 0 {
+		return key{b: t.row(ref).key()}
+	}
+	e := t.entry(ref)
+	return key{b: e.col(), ts: e.ts, seq: e.seq}
+}
+
+// head is the 8 bytes of b after the first plen, as a number that orders like them.
+func head(b []byte, plen uint32) uint64 {
+	if uint(len(b)) >= uint(plen)+8 {
+		return binary.BigEndian.Uint64(b[plen:])
+	}
+	if uint(len(b)) <= uint(plen) {
+		return 0
+	}
+	var p [8]byte
+	copy(p[:], b[plen:])
+	return binary.BigEndian.Uint64(p[:])
+}
+
+// beyond reports whether k lies right of n. A node that was reached through its parent has k inside the range it was made
+// with, because a separator is in the parent before its node splits again: heads can be compared. That is not so after a
+// move to the right. before: the search is for the item before k, so k may equal the end.
+func (t *Table) beyond(tr *tree, n *node, k *key, kh uint64, moved, before bool) bool {
+	// A split stores next, then high, then highHead, so whoever sees one sees those before it.
+	if !moved {
+		if hh := n.highHead.Load(); kh != hh {
+			return kh > hh
+		}
+	}
+	hi := n.high.Load()
+	if hi == 0 {
+		return false
+	}
+	c := t.compare(tr, k, hi)
+	return c > 0 || c == 0 && !before
+}
+
+// touch loads from every cache line of a leaf that a search may need. A leaf is seldom in the cache, and a binary search
+// would wait for its lines one after the other; these loads do not wait for each other. It halves a lookup.
+func (n *node) touch() {
+	n.hdr.Load()
+	n.order[0][0].Load()
+	n.order[1][0].Load()
+	for i := 0; i < slots; i += 8 {
+		n.heads[i].Load()
+	}
+	for i := 0; i < slots; i += 16 {
+		n.refs[i].Load()
+	}
+}
+
+// place is where a search ended: in leaf n, as published by h, in front of place items' successor.
+type place struct {
+	ref uint32
+	n   *node
+	h   uint64
+	at  int    // number of items below the key
+	eq  uint32 // the item that equals the key, or 0
+}
+
+// descend walks to the node of the given level that holds k, or the one that holds the item before k.
+func (t *Table) descend(tr *tree, k *key, before bool, level uint32) place {
+	p := place{ref: tr.root.Load()}
+	moved := false
+	for {
+		n := (*node)(t.at(p.ref))
+		h := n.hdr.Load()
+		kh := head(k.b, n.plen)
+		if h&hdrForward != 0 || t.beyond(tr, n, k, kh, moved, before) {
+			p.ref, moved = n.next.Load(), true
+			continue
+		}
+		at, eq := t.search(tr, n, h, k, kh)
+		if n.level == level {
+			p.eq = 0
+			if eq {
+				p.eq = n.ref(h, at)
+			}
+			if n.unchanged(h) {
+				p.n, p.h, p.at = n, h, at
+				return p
+			}
+			continue
+		}
+		if !eq || before {
+			at = max(at-1, 0)
+		}
+		kid := (*inner)(unsafe.Pointer(n)).kids[n.slot(h, at)].Load()
+		if n.unchanged(h) {
+			p.ref, moved = kid, false
+			if n.level == 1 {
+				(*node)(t.at(kid)).touch()
+			}
+		}
+	}
+}
+
+// latchAt latches the node of k at ref's level, moving right from ref as far as needed, and finds k's place in it.
+func (t *Table) latchAt(tr *tree, ref uint32, k *key) place {
+	for spins := 0; ; {
+		n := (*node)(t.at(ref))
+		h := n.hdr.Load()
+		if h&hdrForward != 0 || t.beyond(tr, n, k, 0, true, false) {
+			ref = n.next.Load()
+			continue
+		}
+		if h&hdrLatch != 0 || !n.hdr.CompareAndSwap(h, h|hdrLatch) {
+			spins = pause(spins)
+			continue
+		}
+		p := place{ref: ref, n: n, h: h | hdrLatch}
+		at, eq := t.search(tr, n, h, k, head(k.b, n.plen))
+		if p.at = at; eq {
+			p.eq = n.ref(h, at)
+		}
+		return p
+	}
+}
+
+// pause is one step of waiting for a latch. Latches are held for well under a microsecond, unless the holder lost its
+// processor; then yielding lets it go on.
+func pause(spins int) int {
+	if spins < 16 {
+		return spins + 1
+	}
+	runtime.Gosched()
+	return spins
+}
+
+// insertAt puts an item into latched node n, which has room, and publishes it. The latch stays.
+func (n *node) insertAt(h uint64, at int, hd uint64, ref, kid uint32) (published uint64) {
+	s := bits.TrailingZeros64(^n.used) & (slots - 1)
+	n.used |= 1 << s
+	n.heads[s].Store(hd)
+	n.refs[s].Store(ref)
+	if n.level > 0 {
+		(*inner)(unsafe.Pointer(n)).kids[s].Store(kid)
+	}
+	from, to := &n.order[h/hdrList&1], &n.order[h/hdrList&1^1]
+	last := count(h) >> 3 & 7
+	i := at >> 3 & 7
+	for j := range i {
+		put(&to[j], from[j].Load())
+	}
+	w := from[i].Load()
+	sh := uint(at) & 7 * 8
+	below := uint64(1)<<sh - 1
+	put(&to[i], w&below|uint64(s)<<sh|(w&^below)<<8)
+	for carry := w >> 56; i < last; {
+		i++
+		w = from[i].Load()
+		put(&to[i], w<<8|carry)
+		carry = w >> 56
+	}
+	h = (h ^ hdrList) + hdrGen + 1<<8
+	n.hdr.Store(h)
+	return h
+}
+
+// put stores only what changes: the two lists of a node are mostly alike, and a load is far cheaper than an atomic store.
+func put(a *atomic.Uint64, v uint64) {
+	if a.Load() != v {
+		a.Store(v)
+	}
+}

@@ -1,0 +1,7 @@
+//go:build darwin && !race
+
+package memtable
+
+import "unsafe"
+
+func adviseHuge(unsafe.Pointer, int) {}

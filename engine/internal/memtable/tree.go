@@ -1,0 +1,230 @@
+package memtable
+
+import (
+	"math"
+	"unsafe"
+)
+
+const (
+	leafBytes  = int(unsafe.Sizeof(node{}))
+	innerBytes = int(unsafe.Sizeof(inner{}))
+
+	// rehead is how many more common bytes the left half of a split must have for it to move into a new node with better
+	// heads. Smaller gains leave at least half of the head useful.
+	rehead = 4
+)
+
+// newNode makes a node of the given items, unlatched. The caller knows that nobody sees it yet.
+func (t *Table) newNode(tr *tree, level, low, high, next uint32, refs, kids []uint32) (uint32, *node, error) {
+	size := leafBytes
+	if level > 0 {
+		size = innerBytes
+	}
+	ref, err := t.arena.alloc(size)
+	if err != nil {
+		return 0, nil, err
+	}
+	p := t.at(ref)
+	clear(unsafe.Slice((*byte)(p), size))
+	n := (*node)(p)
+	n.level, n.low = level, low
+	n.next.Store(next)
+	n.high.Store(high)
+	n.highHead.Store(math.MaxUint64)
+	if high != 0 {
+		hk := t.itemKey(tr, high)
+		if low != 0 {
+			n.plen = commonPrefix(t.itemKey(tr, low).b, hk.b)
+		}
+		n.highHead.Store(head(hk.b, n.plen))
+	}
+	var w uint64
+	for i, r := range refs {
+		if r != 0 {
+			n.heads[i].Store(head(t.itemKey(tr, r).b, n.plen))
+		}
+		n.refs[i].Store(r)
+		if level > 0 {
+			(*inner)(p).kids[i].Store(kids[i])
+		}
+		if w |= uint64(i) << (i & 7 * 8); i&7 == 7 || i == len(refs)-1 {
+			n.order[0][i>>3].Store(w)
+			w = 0
+		}
+	}
+	if len(refs) == slots {
+		n.used = math.MaxUint64
+	} else {
+		n.used = 1<<len(refs) - 1
+	}
+	n.hdr.Store(uint64(len(refs)) << 8)
+	return ref, n, nil
+}
+
+func commonPrefix(a, b []byte) uint32 {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return uint32(i)
+		}
+	}
+	return uint32(n)
+}
+
+// insert adds item ref with key k to tr. If an equal item is there already, it is returned instead. hint may be where a
+// search for k has just ended.
+func (t *Table) insert(tr *tree, k *key, ref uint32, hint place) (existing uint32, err error) {
+	if n := hint.n; n != nil && hint.h&hdrLatch == 0 && n.hdr.CompareAndSwap(hint.h, hint.h|hdrLatch) {
+		hint.h |= hdrLatch
+	} else {
+		if n == nil {
+			hint = t.descend(tr, k, false, 0)
+		}
+		hint = t.latchAt(tr, hint.ref, k)
+	}
+	if hint.eq != 0 {
+		hint.n.unlatch()
+		return hint.eq, nil
+	}
+	if count(hint.h) < slots {
+		h := hint.n.insertAt(hint.h, hint.at, head(k.b, hint.n.plen), ref, 0)
+		hint.n.hdr.Store(h &^ hdrLatch)
+		return 0, nil
+	}
+	return 0, t.split(tr, hint, k, ref, 0, 0, 0)
+}
+
+// split divides the full, latched node at p and adds item (ref, kid). The latches of both halves are held until the parent
+// knows the right one (see beyond). Above the leaves, the child old is replaced by repl afterwards if repl is not 0.
+func (t *Table) split(tr *tree, p place, k *key, ref, kid, old, repl uint32) error {
+	n := p.n
+	var refs, kids [slots + 1]uint32
+	for i, j := 0, 0; i < slots; i, j = i+1, j+1 {
+		if i == p.at {
+			j++
+		}
+		s := n.slot(p.h, i)
+		if refs[j] = n.refs[s].Load(); n.level > 0 {
+			kids[j] = (*inner)(unsafe.Pointer(n)).kids[s].Load()
+		}
+	}
+	refs[p.at], kids[p.at] = ref, kid
+	mid := slots / 2
+	if p.at == slots && n.next.Load() == 0 {
+		mid = slots // keys arrive in order: leave full nodes behind
+	}
+	sep := refs[mid]
+	sepKey := t.itemKey(tr, sep)
+
+	rref, r, err := t.newNode(tr, n.level, sep, n.high.Load(), n.next.Load(), refs[mid:], kids[mid:])
+	if err != nil {
+		n.unlatch()
+		return err
+	}
+	r.hdr.Store(r.hdr.Load() | hdrLatch)
+
+	left, moved := n, uint32(0)
+	if n.low != 0 && commonPrefix(t.itemKey(tr, n.low).b, sepKey.b) >= n.plen+rehead {
+		// What all keys of the left half share has grown: new heads, so a new node. The old one stays as a signpost.
+		ref, l, err := t.newNode(tr, n.level, n.low, sep, rref, refs[:mid], kids[:mid])
+		if err != nil {
+			n.unlatch()
+			return err
+		}
+		l.hdr.Store(l.hdr.Load() | hdrLatch)
+		n.next.Store(ref)
+		n.hdr.Store((p.h + hdrGen) | hdrForward)
+		left, moved = l, ref
+	} else {
+		h := n.keepFirst(p.h, mid-b2i(p.at < mid), rref, sep, head(sepKey.b, n.plen))
+		if p.at < mid {
+			n.insertAt(h, p.at, head(k.b, n.plen), ref, kid)
+		}
+	}
+	if err = t.addChild(tr, n.level+1, &sepKey, sep, rref, p.ref, moved); err == nil && repl != 0 {
+		replaceChild(left, old, repl)
+		replaceChild(r, old, repl)
+	}
+	r.unlatch()
+	left.unlatch()
+	if left != n {
+		n.unlatch()
+	}
+	return err
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// keepFirst ends latched node n after its first keep items, at item sep, and publishes that. The freed slots are not
+// reused before: a reader of the old state may still be in them.
+func (n *node) keepFirst(h uint64, keep int, next, sep uint32, sepHead uint64) uint64 {
+	n.next.Store(next)
+	n.high.Store(sep)
+	n.highHead.Store(sepHead)
+	from, to := &n.order[h/hdrList&1], &n.order[h/hdrList&1^1]
+	var used uint64
+	for i := range keep {
+		used |= 1 << n.slot(h, i)
+	}
+	for j := range (keep + 7) / 8 {
+		put(&to[j&7], from[j&7].Load())
+	}
+	n.used = used
+	h = (h^hdrList)&^(0xff<<8) + hdrGen | uint64(keep)<<8
+	n.hdr.Store(h)
+	return h
+}
+
+// addChild tells the parent level that node right begins at sep, and that left was replaced by repl if that is not 0. The
+// caller holds the latches of left and right; latches are taken upwards and to the right only.
+func (t *Table) addChild(tr *tree, level uint32, k *key, sep, right, left, repl uint32) error {
+	var p place
+	for spins := 0; ; spins = pause(spins) {
+		root := tr.root.Load()
+		if (*node)(t.at(root)).level >= level {
+			p = t.descend(tr, k, false, level)
+			break
+		}
+		if !tr.latch.CompareAndSwap(0, 1) {
+			continue
+		}
+		if tr.root.Load() != root {
+			tr.latch.Store(0)
+			continue
+		}
+		// Only the root has no parent, so left is the root. It has no beginning and is therefore never replaced.
+		top, _, err := t.newNode(tr, level, 0, 0, 0, []uint32{0, sep}, []uint32{root, right})
+		if err == nil {
+			tr.root.Store(top)
+		}
+		tr.latch.Store(0)
+		return err
+	}
+	p = t.latchAt(tr, p.ref, k)
+	if count(p.h) == slots {
+		return t.split(tr, p, k, sep, right, left, repl)
+	}
+	p.n.insertAt(p.h, p.at, head(k.b, p.n.plen), sep, right)
+	if repl != 0 {
+		// After the separator, so that whoever finds the new left child knows where it ends.
+		replaceChild(p.n, left, repl)
+	}
+	p.n.unlatch()
+	return nil
+}
+
+// replaceChild changes child old of latched node n, if it has it.
+func replaceChild(n *node, old, repl uint32) {
+	h := n.hdr.Load()
+	for i := range count(h) {
+		if k := &(*inner)(unsafe.Pointer(n)).kids[n.slot(h, i)]; k.Load() == old {
+			k.Store(repl)
+			return
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package merge
+
+import (
+	"bytes"
+	"sort"
+
+	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/gc"
+	"github.com/rowandb/rowan/internal/damage"
+	"github.com/rowandb/rowan/levels"
+)
+
+// Families is what a merge needs of a table's schema: which lives are alive and which rule each follows. Immutable.
+type Families struct {
+	list    []family // sorted by prefix
+	highest uint64
+	plain   bool // no rule and no dead life: every cell stays
+}
+
+type family struct {
+	prefix []byte // family 0x00 life
+	rule   gc.Rule
+	counts bool // rule looks at ranks
+	ruled  bool
+}
+
+// NewFamilies takes the families of t.
+func NewFamilies(t *levels.Table) *Families {
+	f := &Families{highest: t.HighestLife, plain: uint64(len(t.Families)) == t.HighestLife}
+	for _, fam := range t.Families {
+		ruled := !fam.Rule.Equal(gc.NoPolicy())
+		f.list = append(f.list, family{
+			prefix: cell.AppendFamilyLife(nil, fam.Name, fam.Life), rule: fam.Rule, counts: fam.Rule.CountsVersions(), ruled: ruled,
+		})
+		if ruled {
+			f.plain = false
+		}
+	}
+	sort.Slice(f.list, func(i, j int) bool { return bytes.Compare(f.list[i].prefix, f.list[j].prefix) < 0 })
+	return f
+}
+
+// find returns the family that col belongs to, or nil if its life is dead. A life that was never given is damage.
+func (f *Families) find(col []byte) (*family, error) {
+	i := sort.Search(len(f.list), func(i int) bool { return bytes.Compare(f.list[i].prefix, col) > 0 })
+	if i > 0 && bytes.HasPrefix(col, f.list[i-1].prefix) {
+		return &f.list[i-1], nil
+	}
+	_, life, _, err := cell.SplitColumn(col)
+	if err != nil || life == 0 || life > f.highest {
+		return nil, damage.New("cell", -1, "column %.40x belongs to a family that the table never had", col)
+	}
+	return nil, nil
+}

@@ -1,0 +1,263 @@
+// Package merge joins sorted sources into one stream of rows with the deletes of newer sources and the collection rules
+// applied. Readers, flushes and compactions all go through it, so an answer cannot depend on which of them ran.
+package merge
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/rowandb/rowan/cell"
+)
+
+// Config says how cells are judged. It does not change while an Iter uses it.
+type Config struct {
+	Families *Families
+	AsOf     int64 // engine time, microseconds
+	Raw      bool  // rules off: show what is stored
+	// MayRank reports whether versions of a column may be dropped by rank. Readers see every source and leave it nil; a
+	// merge of some sources asks the newer ones for holes.
+	MayRank func(row, col []byte) (bool, error)
+}
+
+func (c *Config) plain() bool { return c.Raw || c.Families.plain }
+
+// Iter joins sources row by row, in one direction. Not for concurrent use.
+type Iter struct {
+	cfg  Config
+	src  []rowSource
+	at   []int     // indexes of the sources that stand on the current row, newest first
+	on   []*source // the same, for Row
+	next int       // the source with the next row after the current one, -1 if none or unknown
+	back bool
+	row  Row
+	ok   bool
+	fail error
+}
+
+type rowSource struct {
+	source
+	key  []byte
+	head uint64 // first 8 bytes of key, big-endian
+	ok   bool
+}
+
+// New joins sources, newest first. Close closes them.
+func New(cfg Config, sources []cell.Iter) *Iter {
+	m := &Iter{cfg: cfg, src: make([]rowSource, len(sources)), at: make([]int, 0, len(sources)), on: make([]*source, 0, len(sources))}
+	for i, it := range sources {
+		m.src[i].it = it
+	}
+	m.row.cfg = &m.cfg
+	m.row.gc.cfg = &m.cfg
+	return m
+}
+
+// First and Last go to the first and last row; Last turns the direction around.
+func (m *Iter) First() bool {
+	m.back = false
+	for i := range m.src {
+		m.src[i].set(m.src[i].it.First())
+	}
+	return m.settle()
+}
+
+func (m *Iter) Last() bool {
+	m.back = true
+	for i := range m.src {
+		m.src[i].set(m.src[i].it.Last())
+	}
+	return m.settle()
+}
+
+// SeekGE goes to the first row >= key and forward from there; SeekLT to the last row < key and backward.
+func (m *Iter) SeekGE(key []byte) bool {
+	m.back = false
+	for i := range m.src {
+		m.src[i].set(m.src[i].it.SeekGE(key))
+	}
+	return m.settle()
+}
+
+func (m *Iter) SeekLT(key []byte) bool {
+	m.back = true
+	for i := range m.src {
+		m.src[i].set(m.src[i].it.SeekLT(key))
+	}
+	return m.settle()
+}
+
+// Here starts a row on which all sources already stand, for point reads.
+func (m *Iter) Here(key []byte) {
+	m.at, m.on, m.ok = m.at[:0], m.on[:0], len(m.src) > 0
+	for i := range m.src {
+		m.at = append(m.at, i)
+		m.on = append(m.on, &m.src[i].source)
+	}
+	if m.ok {
+		m.row.start(key, m.on)
+	}
+}
+
+// Next moves on in the current direction. It may be called only on a row.
+func (m *Iter) Next() bool {
+	for _, i := range m.at {
+		s := &m.src[i]
+		if m.back {
+			s.set(s.it.Prev())
+		} else {
+			s.set(s.it.Next())
+		}
+	}
+	// While one source alone stays in front of the next one nothing else has to be compared.
+	if len(m.at) == 1 {
+		s := &m.src[m.at[0]]
+		if s.ok && (m.next < 0 || m.ahead(s, &m.src[m.next])) {
+			m.row.start(s.key, m.on)
+			return true
+		}
+	}
+	return m.settle()
+}
+
+func (s *rowSource) set(ok bool) {
+	s.ok = ok
+	if ok {
+		s.key = s.it.Row()
+		s.head = head(s.key)
+	}
+}
+
+func head(key []byte) uint64 {
+	if len(key) >= 8 {
+		return binary.BigEndian.Uint64(key)
+	}
+	var h uint64
+	for i, c := range key {
+		h |= uint64(c) << (56 - 8*i)
+	}
+	return h
+}
+
+func compare(a, b *rowSource) int {
+	switch {
+	case a.head < b.head:
+		return -1
+	case a.head > b.head:
+		return 1
+	}
+	return bytes.Compare(a.key, b.key)
+}
+
+// ahead reports whether a strictly comes before b in the current direction.
+func (m *Iter) ahead(a, b *rowSource) bool {
+	c := compare(a, b)
+	return m.back && c > 0 || !m.back && c < 0
+}
+
+// settle finds the sources with the nearest row, and the source with the one after it.
+func (m *Iter) settle() bool {
+	m.at, m.on, m.next = m.at[:0], m.on[:0], -1
+	for i := range m.src {
+		s := &m.src[i]
+		if !s.ok {
+			if err := s.it.Err(); err != nil {
+				m.fail, m.ok = err, false
+				return false
+			}
+			continue
+		}
+		if len(m.at) == 0 {
+			m.at = append(m.at, i)
+			continue
+		}
+		first := &m.src[m.at[0]]
+		c := compare(s, first)
+		if m.back {
+			c = -c
+		}
+		switch {
+		case c == 0:
+			m.at = append(m.at, i)
+		case c < 0:
+			m.next = m.at[0]
+			m.at = append(m.at[:0], i)
+		case m.next < 0 || m.ahead(s, &m.src[m.next]):
+			m.next = i
+		}
+	}
+	m.ok = len(m.at) > 0
+	if !m.ok {
+		return false
+	}
+	for _, i := range m.at {
+		m.on = append(m.on, &m.src[i].source)
+	}
+	m.row.start(m.src[m.at[0]].key, m.on)
+	return true
+}
+
+// Row is the current row's key, valid until the next move. The row may turn out to have no live cell.
+func (m *Iter) Row() []byte { return m.row.key }
+
+// Sources is how many sources have the current row.
+func (m *Iter) Sources() int { return len(m.at) }
+
+// SeekCell places the row's cell cursor at (col, ts). Ranks are counted from there: pass MaxTimestamp to count from the
+// column's head.
+func (m *Iter) SeekCell(col []byte, ts int64) { m.row.seek(col, ts) }
+
+// Cells appends live cells of the row, see Row.Cells.
+func (m *Iter) Cells(dst []cell.Cell) []cell.Cell {
+	if m.fail != nil {
+		return dst
+	}
+	n := len(dst)
+	dst = m.row.Cells(dst)
+	if len(dst) == n {
+		m.fail = m.row.err()
+	}
+	return dst
+}
+
+// Ranges appends the union of the row's wide deletes over all sources. Valid until the next row move.
+func (m *Iter) Ranges(dst []cell.Range) []cell.Range {
+	var tmp []cell.Range
+	for _, s := range m.row.src {
+		tmp = s.it.Ranges(tmp[:0])
+		for _, r := range tmp {
+			dst = cell.AddRange(dst, r)
+		}
+	}
+	return dst
+}
+
+// Collected counts the cells that rules dropped so far.
+func (m *Iter) Collected() uint64 { return m.row.gc.collected }
+
+// Err is the first failure.
+func (m *Iter) Err() error {
+	if m.fail != nil {
+		return m.fail
+	}
+	if m.row.gc.err != nil {
+		return m.row.gc.err
+	}
+	for i := range m.src {
+		if err := m.src[i].it.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close closes the sources.
+func (m *Iter) Close() error {
+	var first error
+	for i := range m.src {
+		if err := m.src[i].it.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	m.src = nil
+	return first
+}

@@ -1,0 +1,240 @@
+package merge
+
+import (
+	"bytes"
+
+	"github.com/rowandb/rowan/cell"
+)
+
+// chunk is how many cells are asked of a source at a time when sources are merged cell by cell.
+const chunk = 128
+
+// source is one input's state inside the current row.
+type source struct {
+	it     cell.Iter
+	buf    []cell.Cell
+	pos    int
+	used   bool // cells of buf were handed out by the running call of Cells
+	done   bool
+	ranges []cell.Range
+
+	// Narrow deletes of the row, as shade over older sources. The cursor only moves forward with the cells.
+	dels    []cell.Delete
+	delPos  int
+	delDone bool
+}
+
+// Row merges the cells of one row over several sources, newest first: a cell is dropped when a newer source deletes it or
+// has the same (column, timestamp), and when the rules say so.
+type Row struct {
+	cfg   *Config
+	key   []byte
+	src   []*source
+	shade bool // some source but the oldest has deletes
+	gc    collector
+}
+
+// Start begins a row. The sources stand on it; the newest is first.
+func (r *Row) start(key []byte, src []*source) {
+	r.key, r.src, r.shade = key, src, false
+	r.gc.reset()
+	for i, s := range src {
+		s.buf, s.pos, s.used, s.done = s.buf[:0], 0, false, false
+		s.ranges = s.ranges[:0]
+		s.dels, s.delPos, s.delDone = s.dels[:0], 0, false
+		if i == len(src)-1 {
+			break // the oldest shades nobody
+		}
+		s.ranges = s.it.Ranges(s.ranges)
+		s.fillDeletes()
+		if len(s.ranges) > 0 || len(s.dels) > 0 {
+			r.shade = true
+		}
+	}
+}
+
+func (s *source) fillDeletes() {
+	if cap(s.dels) == 0 {
+		s.dels = make([]cell.Delete, 0, 16)
+	}
+	s.dels, s.delPos = s.it.Deletes(s.dels[:0]), 0
+	s.delDone = len(s.dels) == 0
+}
+
+// seek places every source at (col, ts). Ranks are counted from there, so col's head must be given to keep rules right.
+func (r *Row) seek(col []byte, ts int64) {
+	r.gc.reset()
+	for _, s := range r.src {
+		s.it.SeekCell(col, ts)
+		s.buf, s.pos, s.used, s.done = s.buf[:0], 0, false, false
+	}
+	r.reshade(col)
+}
+
+// reshade places the delete cursors of all shading sources at col.
+func (r *Row) reshade(col []byte) {
+	if !r.shade {
+		return
+	}
+	for _, s := range r.src[:len(r.src)-1] {
+		s.it.SeekDelete(col)
+		s.fillDeletes()
+	}
+}
+
+// Cells appends the row's next live cells while dst has spare capacity. None means the row is done, or an error (Err). The
+// appended cells are valid until the next call of Cells or a row move.
+func (r *Row) Cells(dst []cell.Cell) []cell.Cell {
+	if len(r.src) == 1 {
+		return r.single(dst)
+	}
+	for _, s := range r.src {
+		s.used = false
+	}
+	for len(dst) < cap(dst) && r.gc.err == nil {
+		win, next, one := -1, -1, false // the source with the least cell, the one after it, whether next is unknown
+		for i, s := range r.src {
+			if s.pos == len(s.buf) {
+				if s.done {
+					continue
+				}
+				if s.used {
+					return dst // refilling would pull bytes from under cells just handed out
+				}
+				if !s.fill() {
+					continue
+				}
+			}
+			if win < 0 {
+				win = i
+				continue
+			}
+			c, w := &s.buf[s.pos], &r.src[win].buf[r.src[win].pos]
+			switch d := cell.Compare(c.Col, c.TS, w.Col, w.TS); {
+			case d == 0: // an older copy of the same cell; what follows it may come before next
+				s.pos++
+				one = true
+			case d < 0:
+				win, next, one = i, win, false
+			case next < 0 || before(c, &r.src[next].buf[r.src[next].pos]):
+				next = i
+			}
+		}
+		if win < 0 {
+			break
+		}
+		dst = r.take(dst, win, next, one)
+	}
+	return dst
+}
+
+func before(a, b *cell.Cell) bool { return cell.Compare(a.Col, a.TS, b.Col, b.TS) < 0 }
+
+// take moves cells of source win to dst while they come before the least cell of every other source, or just one.
+func (r *Row) take(dst []cell.Cell, win, next int, one bool) []cell.Cell {
+	s := r.src[win]
+	var stop *cell.Cell
+	if next >= 0 {
+		stop = &r.src[next].buf[r.src[next].pos]
+	}
+	for first := true; s.pos < len(s.buf) && len(dst) < cap(dst); first = false {
+		c := &s.buf[s.pos]
+		if !first && (one || stop != nil && !before(c, stop)) {
+			break
+		}
+		s.pos++
+		c.Dict = 0 // numberings of different sources must not meet
+		if r.shade && win > 0 && r.shaded(win, c) {
+			continue
+		}
+		if !r.cfg.plain() && !r.gc.keep(r.key, c) {
+			if r.gc.err != nil {
+				return dst
+			}
+			continue
+		}
+		s.used = true
+		dst = append(dst, *c)
+	}
+	return dst
+}
+
+func (s *source) fill() bool {
+	if cap(s.buf) == 0 {
+		s.buf = make([]cell.Cell, 0, chunk)
+	}
+	s.buf, s.pos = s.it.Cells(s.buf[:0]), 0
+	s.done = len(s.buf) == 0
+	return !s.done
+}
+
+// shaded reports whether a source newer than the i-th deletes c.
+func (r *Row) shaded(i int, c *cell.Cell) bool {
+	for _, s := range r.src[:i] {
+		for _, w := range s.ranges {
+			if w.Contains(c.Col) {
+				return true
+			}
+		}
+		for !s.delDone {
+			if s.delPos == len(s.dels) {
+				s.fillDeletes()
+				continue
+			}
+			d := &s.dels[s.delPos]
+			x := bytes.Compare(d.Col, c.Col)
+			if x > 0 || x == 0 && d.Lo <= c.TS {
+				if x == 0 && c.TS <= d.Hi {
+					return true
+				}
+				break
+			}
+			s.delPos++
+		}
+	}
+	return false
+}
+
+// single is Cells for the common case of one source: nothing to merge, only rules.
+func (r *Row) single(dst []cell.Cell) []cell.Cell {
+	it := r.src[0].it
+	if r.cfg.plain() {
+		return it.Cells(dst)
+	}
+	for r.gc.err == nil {
+		start := len(dst)
+		dst = it.Cells(dst)
+		if len(dst) == start {
+			break
+		}
+		kept := start
+		for i := start; i < len(dst); i++ {
+			if r.gc.keep(r.key, &dst[i]) {
+				if kept != i {
+					dst[kept] = dst[i]
+				}
+				kept++
+			}
+			if r.gc.err != nil {
+				break
+			}
+		}
+		dst = dst[:kept]
+		if kept > start {
+			break
+		}
+	}
+	return dst
+}
+
+func (r *Row) err() error {
+	if r.gc.err != nil {
+		return r.gc.err
+	}
+	for _, s := range r.src {
+		if err := s.it.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

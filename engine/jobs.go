@@ -1,0 +1,324 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rowandb/rowan/levels"
+)
+
+// jobs decides which flushes and compactions run, starts them on the executor, and slows writers when they fall behind.
+type jobs struct {
+	db *DB
+	// pressure is 0 while writers run freely, up to 999 the further flushing and compacting are behind, and 1000 when writers
+	// wait.
+	pressure atomic.Int32
+	owed     atomic.Int64 // nanoseconds of delay that small batches have run up
+
+	mu       sync.Mutex // guards what follows; held for deciding only
+	flushing map[uint64]bool
+	running  int // compactions
+	busy     levels.Busy
+	retryAt  time.Time     // after a failure nothing starts before
+	retry    time.Duration // the pause that led there
+	timer    *time.Timer
+	stopped  bool
+	manual   int           // callers that wait to compact a range; others stand back
+	changed  chan struct{} // closed and replaced when a job ends
+	holding  int           // writers waiting at the limit
+	heldAt   time.Time
+}
+
+const (
+	stopPressure = 1000
+	retryFirst   = 100 * time.Millisecond
+	retryMax     = 10 * time.Second
+)
+
+func (j *jobs) init(db *DB) {
+	j.db = db
+	j.flushing = map[uint64]bool{}
+	j.changed = make(chan struct{})
+}
+
+func (db *DB) pickOptions() levels.PickOptions {
+	return levels.PickOptions{L0Files: db.opts.L0Files, LevelBytes: db.opts.LevelBytes, FileBytes: db.opts.TableFileBytes}
+}
+
+// measure sets the pressure from a state: the worst tree counts.
+func (j *jobs) measure(st *state) {
+	slow := slowdownL0Factor * j.db.opts.L0Files
+	stop := stopL0Factor * j.db.opts.L0Files
+	worst := 0
+	for id, t := range st.trees {
+		if tree := st.version.Trees[id]; tree != nil {
+			if n := len(tree.Sub); n >= stop {
+				worst = stopPressure
+			} else if n > slow {
+				worst = max(worst, (n-slow)*stopPressure/(stop-slow))
+			}
+		}
+		switch n := len(t.sealed); {
+		case n > sealedMemtableMax:
+			worst = stopPressure
+		case n == sealedMemtableMax:
+			// The last memtable before the limit: the fuller it is the slower its writers.
+			fill := t.active.size.Load() * (stopPressure - 1) / (2 * j.db.opts.MemtableBytes)
+			worst = max(worst, int(min(fill, stopPressure-1)))
+		}
+	}
+	j.pressure.Store(int32(worst))
+}
+
+// hold delays a writer according to the pressure.
+func (j *jobs) hold(ctx context.Context) error {
+	began := time.Time{}
+	for {
+		p := j.pressure.Load()
+		if p < stopPressure {
+			if began.IsZero() {
+				return j.delay(ctx, int64(p))
+			}
+			j.db.stats.stallNanos.Add(uint64(j.db.opts.Clock().Sub(began)))
+			j.release()
+			return nil
+		}
+		if began.IsZero() {
+			began = j.db.opts.Clock()
+			j.db.stats.stalls.Add(1)
+			j.mu.Lock()
+			if j.holding++; j.holding == 1 {
+				j.heldAt = began
+				j.db.logger.Warn("writers wait for flushes and compactions", "state", j.db.behind())
+			}
+			j.mu.Unlock()
+		}
+		j.mu.Lock()
+		changed := j.changed
+		j.mu.Unlock()
+		j.kick()
+		if j.db.exec.Help() {
+			continue
+		}
+		err := j.db.writable()
+		if err == nil && j.idle() {
+			err = fmt.Errorf("writers are at the limit and no job can be started: %w", errors.Join(errStuck, j.db.health.report().Cause))
+		}
+		if err == nil {
+			if j.pressure.Load() < stopPressure {
+				continue
+			}
+			select {
+			case <-changed:
+				continue
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		j.release()
+		return err
+	}
+}
+
+var errStuck = errors.New("background work is stuck")
+
+func (j *jobs) release() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.holding--; j.holding == 0 {
+		j.db.logger.Info("writers go on", "after", j.db.opts.Clock().Sub(j.heldAt))
+	}
+}
+
+// idle reports whether nothing runs and nothing is waiting to be tried again.
+func (j *jobs) idle() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.running == 0 && len(j.flushing) == 0 && j.retryAt.IsZero()
+}
+
+// delay makes a writer pay for its part of the pressure: up to a millisecond a batch, paid when it adds up to one.
+func (j *jobs) delay(ctx context.Context, p int64) error {
+	owed := j.owed.Add(p * p) // nanoseconds
+	if owed < int64(time.Millisecond) || j.db.exec.Help() {
+		return nil
+	}
+	j.owed.Add(-owed)
+	t := time.NewTimer(time.Duration(min(owed, int64(20*time.Millisecond))))
+	defer t.Stop()
+	j.db.stats.slowNanos.Add(uint64(owed))
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// kick starts every job that can start.
+func (j *jobs) kick() {
+	if j.db.opts.ReadOnly {
+		return
+	}
+	j.mu.Lock()
+	// Pinned under mu: a job gives its files back under mu after its edit is installed, so what is not busy here is current.
+	st := j.db.states.pin()
+	defer st.unref()
+	defer j.mu.Unlock()
+	j.measure(st)
+	if j.stopped || j.db.health.failed() != nil {
+		return
+	}
+	if !j.retryAt.IsZero() {
+		if j.db.opts.Clock().Before(j.retryAt) {
+			return
+		}
+		j.retryAt = time.Time{}
+	}
+	for id, t := range st.trees {
+		if len(t.sealed) > 0 && !j.flushing[id] {
+			j.startFlush(id)
+		}
+	}
+	for j.running < j.db.opts.Compactions && (j.manual == 0 || j.pressure.Load() >= stopPressure) {
+		plan, ok := j.pick(st)
+		if !ok {
+			return
+		}
+		j.startCompaction(plan, nil)
+	}
+}
+
+func (j *jobs) startFlush(tree uint64) {
+	j.flushing[tree] = true
+	j.db.exec.Go(func() {
+		err := j.db.flushOne(tree)
+		j.mu.Lock()
+		delete(j.flushing, tree)
+		j.mu.Unlock()
+		j.ended(err)
+	})
+}
+
+// pick asks every tree for its most urgent compaction. Trees take turns by their debt: the deepest L0 first.
+func (j *jobs) pick(st *state) (levels.Plan, bool) {
+	var best levels.Plan
+	found, depth := false, -1
+	for id, t := range st.version.Trees {
+		if d := len(t.Sub); !found || d > depth || d == depth && id < best.Tree {
+			if plan, ok := levels.Pick(t, j.db.pickOptions(), &j.busy); ok {
+				best, found, depth = plan, true, d
+			}
+		}
+	}
+	return best, found
+}
+
+// startCompaction runs a plan; done, if given, learns how it ended. Holds j.mu.
+func (j *jobs) startCompaction(plan levels.Plan, done func(error)) {
+	j.busy.Add(&plan)
+	j.running++
+	j.db.exec.Go(func() {
+		err := j.db.compact(&plan)
+		j.mu.Lock()
+		j.running--
+		j.busy.Remove(&plan)
+		if err != nil && errors.Is(err, ErrDamaged) {
+			for _, in := range plan.Inputs {
+				j.busy.Hold(in.File.Num)
+			}
+			j.db.health.setAside(err)
+			err = nil // not tried again
+		}
+		j.mu.Unlock()
+		if done != nil {
+			done(err)
+		}
+		j.ended(err)
+	})
+}
+
+// ended records how a job ended, wakes who waits for it and starts what can start now.
+func (j *jobs) ended(err error) {
+	if err != nil && (errors.Is(err, ErrClosed) || errors.Is(err, errTreeGone) || errors.Is(err, ErrFailed)) {
+		err = nil
+	} else {
+		j.db.health.background(err)
+	}
+	j.mu.Lock()
+	if err != nil {
+		j.retry = min(max(2*j.retry, retryFirst), retryMax)
+		j.retryAt = j.db.opts.Clock().Add(j.retry)
+		if j.timer != nil {
+			j.timer.Stop()
+		}
+		if !j.stopped {
+			j.timer = time.AfterFunc(j.retry, func() {
+				if j.db.enter() == nil {
+					j.kick()
+					j.db.leave()
+				}
+			})
+		}
+	} else {
+		j.retry = 0
+	}
+	j.mu.Unlock()
+	j.kick()
+	j.wake()
+}
+
+func (j *jobs) wake() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+// wait returns when ready does, which is asked again whenever a job ends.
+func (j *jobs) wait(ctx context.Context, ready func() (bool, error)) error {
+	for {
+		j.mu.Lock()
+		changed := j.changed
+		j.mu.Unlock()
+		if ok, err := ready(); ok || err != nil {
+			return err
+		}
+		j.kick()
+		if j.db.exec.Help() {
+			continue
+		}
+		if ok, err := ready(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-j.db.life.stop:
+			return ErrClosed
+		}
+	}
+}
+
+// stop lets no new job start and tells running ones to end.
+func (j *jobs) stop() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.stopped = true
+	if j.timer != nil {
+		j.timer.Stop()
+	}
+}
+
+// check ends a running job when the store closes or has failed.
+func (j *jobs) check() error {
+	if j.db.life.closed.Load() {
+		return ErrClosed
+	}
+	return j.db.health.failed()
+}

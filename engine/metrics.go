@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/rowandb/rowan/engine/internal/compact"
+	"github.com/rowandb/rowan/io/direct"
+	"github.com/rowandb/rowan/levels"
+)
+
+// counters are the store's running totals.
+type counters struct {
+	batches, changes, bytesIn        atomic.Uint64
+	rowReads, scans, filtered        atomic.Uint64
+	flushes, compactions, moves      atomic.Uint64
+	collected, forgotten             atomic.Uint64
+	bytesWritten, bytesCompacted     atomic.Uint64
+	stalls, stallNanos, slowNanos    atomic.Uint64
+	replayedBatches, replayedChanges atomic.Uint64
+	obsolete                         atomic.Uint64
+	tableMode                        atomic.Uint32
+}
+
+func (c *counters) count(r *compact.Result) {
+	c.collected.Add(r.Collected)
+	c.forgotten.Add(r.Forgotten)
+	c.bytesWritten.Add(uint64(r.BytesWritten))
+}
+
+// Metrics is a picture of the store. Counters run from Open.
+type Metrics struct {
+	Health Health
+
+	Batches, Changes, BytesIn uint64 // applied; bytes as logged
+	RowReads, Scans           uint64
+	FilteredFiles             uint64 // files that a row filter spared a point read
+
+	Flushes, Compactions, Moves uint64
+	CollectedCells              uint64 // cells that rules removed from disk or never let there
+	ForgottenDeletes            uint64 // deletes that had nothing left to delete
+	TableBytesWritten           uint64 // by flushes and compactions
+	TableBytesCompacted         uint64 // read and replaced by compactions
+	ReplayedBatches             uint64 // taken from the log at open
+	ReplayedChanges             uint64
+
+	Stalls    uint64        // times a writer had to wait
+	StallTime time.Duration // in total, over all writers
+	SlowTime  time.Duration // by which writers were slowed on top
+	Pressure  int           // 0 none .. 1000 writers wait
+	DebtBytes int64         // that compactions still have to rewrite
+
+	Log struct {
+		Direct                 bool  // direct I/O in force
+		Bytes                  int64 // of all slots, spare ones included
+		Records, Groups        uint64
+		WriteCalls, Syncs      uint64
+		SlotsMade, SlotsReused uint64
+		DurableSeq             uint64
+	}
+	TablesDirect    bool // the last table file was written with direct I/O
+	MappedFiles     int  // open table files by read mode
+	PositionalFiles int
+	MemtableBytes   int64 // active and sealed
+	SealedMemtables int
+	CacheBytes      int64
+	CacheHits       uint64
+	CacheMisses     uint64
+
+	Levels         [levels.Depth]LevelMetrics // over all tables
+	DiskBytes      int64                      // of table files
+	Snapshots      int
+	OldestSnapshot time.Duration
+	VisibleSeq     uint64
+}
+
+// LevelMetrics is one level over all tables.
+type LevelMetrics struct {
+	Files     int
+	Bytes     int64
+	Cells     uint64
+	Deletes   uint64 // narrow and wide
+	Sublevels int    // of L0: the most in any table
+}
+
+// Metrics returns a picture of the store; after Close what is left of it.
+func (db *DB) Metrics() Metrics {
+	c := &db.stats
+	m := Metrics{
+		Health:  db.Health(),
+		Batches: c.batches.Load(), Changes: c.changes.Load(), BytesIn: c.bytesIn.Load(),
+		RowReads: c.rowReads.Load(), Scans: c.scans.Load(), FilteredFiles: c.filtered.Load(),
+		Flushes: c.flushes.Load(), Compactions: c.compactions.Load(), Moves: c.moves.Load(),
+		CollectedCells: c.collected.Load(), ForgottenDeletes: c.forgotten.Load(),
+		TableBytesWritten: c.bytesWritten.Load(), TableBytesCompacted: c.bytesCompacted.Load(),
+		ReplayedBatches: c.replayedBatches.Load(), ReplayedChanges: c.replayedChanges.Load(),
+		Stalls: c.stalls.Load(), StallTime: time.Duration(c.stallNanos.Load()), SlowTime: time.Duration(c.slowNanos.Load()),
+		TablesDirect: c.tableMode.Load() == uint32(direct.Direct),
+	}
+	if db.enter() != nil {
+		return m
+	}
+	defer db.leave()
+	m.Pressure = int(db.jobs.pressure.Load())
+	m.VisibleSeq = db.visible()
+	if db.log != nil {
+		db.logMetrics(&m)
+	}
+	db.files.mu.Lock()
+	m.MappedFiles, m.PositionalFiles = db.files.mapped, db.files.positional
+	db.files.mu.Unlock()
+	cs := db.blocks.Stats()
+	m.CacheBytes, m.CacheHits, m.CacheMisses = cs.Used, cs.Hits, cs.Misses
+	st := db.states.pin()
+	defer st.unref()
+	for _, t := range st.trees {
+		m.MemtableBytes += t.active.Bytes()
+		m.SealedMemtables += len(t.sealed)
+		for _, s := range t.sealed {
+			m.MemtableBytes += s.Bytes()
+		}
+	}
+	for _, t := range st.version.Trees {
+		m.DebtBytes += levels.Debt(t, db.pickOptions())
+		m.Levels[0].Sublevels = max(m.Levels[0].Sublevels, len(t.Sub))
+	}
+	st.version.Live(func(_ uint64, level int, f *levels.File) {
+		l := &m.Levels[level]
+		l.Files++
+		l.Bytes += f.Size
+		l.Cells += f.Cells
+		l.Deletes += f.Ranges + f.Deletes
+		m.DiskBytes += f.Size
+	})
+	db.snaps.mu.Lock()
+	defer db.snaps.mu.Unlock()
+	m.Snapshots = len(db.snaps.open)
+	for s := range db.snaps.open {
+		m.OldestSnapshot = max(m.OldestSnapshot, db.opts.Clock().Sub(s.made))
+	}
+	return m
+}
+
+// behind sums up what flushing and compacting owe, for the log.
+func (db *DB) behind() map[string]any {
+	st := db.states.pin()
+	defer st.unref()
+	sealed, subs := 0, 0
+	for id, t := range st.trees {
+		sealed = max(sealed, len(t.sealed))
+		if tree := st.version.Trees[id]; tree != nil {
+			subs = max(subs, len(tree.Sub))
+		}
+	}
+	return map[string]any{"sealed memtables": sealed, "L0 sublevels": subs}
+}
+
+func (db *DB) logMetrics(m *Metrics) {
+	s := db.log.Stats()
+	m.Log.Direct = s.Mode == direct.Direct.String()
+	m.Log.Bytes = db.log.Size()
+	m.Log.Records, m.Log.Groups = s.Records, s.Groups
+	m.Log.WriteCalls, m.Log.Syncs = s.Writes, s.Syncs
+	m.Log.SlotsMade, m.Log.SlotsReused = s.Created, s.Recycled
+	m.Log.DurableSeq = db.log.Durable()
+}

@@ -1,0 +1,444 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rowandb/rowan/cache"
+	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/engine/internal/executor"
+	"github.com/rowandb/rowan/engine/internal/memtable"
+	"github.com/rowandb/rowan/engine/internal/wal"
+	"github.com/rowandb/rowan/internal/damage"
+	"github.com/rowandb/rowan/io/vfs"
+	"github.com/rowandb/rowan/levels"
+)
+
+const lockName = "lock"
+
+// Open opens the store in dir, and creates it if the directory is missing or empty, unless the options say otherwise. A
+// directory with anything else in it is refused with ErrNotStore, a store that is open anywhere else with ErrLocked. What
+// the log holds is replayed first.
+func Open(dir string, o Options) (*DB, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if o.FS == nil {
+		o.FS = vfs.OS()
+		if dir, err = filepath.Abs(dir); err != nil {
+			return nil, fmt.Errorf("open store: %w", err)
+		}
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Background == nil {
+		o.Background = new(executor.Goroutines)
+	}
+	if o.Random == nil {
+		o.Random = randomID
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	db := &DB{dir: dir, opts: o, fs: o.FS, logger: o.Logger, exec: o.Background}
+	db.clock.wall = o.Clock
+	db.health.log, db.health.now = o.Logger, o.Clock
+	db.life.idle, db.life.stop, db.life.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	db.jobs.init(db)
+	db.arenas = memtable.NewPool(2 * o.MemtableBytes)
+	db.blocks = cache.New(o.CacheBytes)
+	db.files = files{fs: o.FS, dir: dir, mode: o.Reads, cache: db.blocks}
+	if err := db.open(); err != nil {
+		db.abandon()
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
+	}
+	return db, nil
+}
+
+// randomID is never 0.
+func randomID() uint64 {
+	var b [8]byte
+	for {
+		_, _ = rand.Read(b[:]) // crypto/rand.Read never fails
+		if id := binary.LittleEndian.Uint64(b[:]); id != 0 {
+			return id
+		}
+	}
+}
+
+func (db *DB) open() error {
+	began := db.opts.Clock()
+	created, err := db.prepareDir()
+	if err != nil {
+		return err
+	}
+	lock, err := db.fs.Lock(path.Join(db.dir, lockName))
+	if err != nil {
+		return err
+	}
+	db.unlock = lock.Close
+	loaded, err := levels.Load(db.fs, db.dir, db.obsolete)
+	fresh := errors.Is(err, levels.ErrNoManifest)
+	switch {
+	case fresh:
+		if err := db.mayCreate(); err != nil {
+			return err
+		}
+		loaded.Version = levels.NewVersion(db.obsolete)
+		loaded.Version.StoreID = db.opts.Random()
+	case err != nil:
+		return err
+	case db.opts.CreateOnly:
+		return fmt.Errorf("%w", ErrExists)
+	}
+	v := loaded.Version
+	db.nextFile.Store(v.NextFile)
+	if err := db.checkFiles(v); err != nil {
+		return err
+	}
+	db.firstState(v)
+	rec, err := db.recover(v, fresh)
+	if err != nil {
+		return err
+	}
+	db.logger.Info("recovered", "manifest edits", loaded.Edits, "manifest bytes ignored", loaded.Ignored, "log records", db.stats.replayedBatches.Load(),
+		"log bytes ignored", rec.Ignored, "last sequence", db.nextSeq-1)
+	if db.opts.ReadOnly {
+		db.logger.Info("open", "dir", db.dir, "read only", true, "took", db.opts.Clock().Sub(began))
+		return nil
+	}
+	if err := db.startWriting(v, loaded.Num+1, rec); err != nil {
+		return err
+	}
+	db.logger.Info("open", "dir", db.dir, "created", created || fresh, "store", fmt.Sprintf("%016x", v.StoreID), "took", db.opts.Clock().Sub(began))
+	db.jobs.kick()
+	return nil
+}
+
+// prepareDir makes the directory if that is wanted.
+func (db *DB) prepareDir() (created bool, err error) {
+	_, err = db.fs.List(db.dir)
+	switch {
+	case err == nil:
+		return false, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, err
+	case db.opts.MustExist || db.opts.ReadOnly:
+		return false, fmt.Errorf("%w", ErrNotExist)
+	}
+	if err := db.fs.MkdirAll(db.dir); err != nil {
+		return false, err
+	}
+	return true, db.fs.SyncDir(path.Dir(db.dir))
+}
+
+// mayCreate allows a new store only where nothing is, or where a crash cut the creation of one short.
+func (db *DB) mayCreate() error {
+	list, err := db.fs.List(db.dir)
+	if err != nil {
+		return err
+	}
+	manifest := false
+	for _, e := range list {
+		n, _, isManifest := levels.ParseManifestName(e.Name)
+		switch {
+		case e.Name == lockName || e.Name == "lost+found":
+		case isManifest && n == 1:
+			manifest = true
+		case isManifest || ours(e.Name):
+			return damage.New("store", -1, "no whole manifest beside %s", e.Name)
+		default:
+			return fmt.Errorf("%w: it has no manifest, and holds %q", ErrNotStore, e.Name)
+		}
+	}
+	if db.opts.MustExist || db.opts.ReadOnly {
+		return fmt.Errorf("%w", ErrNotExist)
+	}
+	if manifest {
+		return db.fs.Remove(path.Join(db.dir, levels.ManifestName(1)))
+	}
+	return nil
+}
+
+// ours reports whether a file name is one that stores use.
+func ours(name string) bool {
+	_, table := levels.ParseTableName(name)
+	return table || wal.IsSlotName(name)
+}
+
+// checkFiles makes sure that every file of the version is there with its size.
+func (db *DB) checkFiles(v *levels.Version) error {
+	list, err := db.fs.List(db.dir)
+	if err != nil {
+		return err
+	}
+	sizes := make(map[string]int64, len(list))
+	for _, e := range list {
+		sizes[e.Name] = e.Size
+	}
+	v.Live(func(tree uint64, level int, f *levels.File) {
+		name := levels.TableName(f.Num)
+		size, ok := sizes[name]
+		switch {
+		case err != nil:
+		case !ok:
+			err = &damage.Error{File: path.Join(db.dir, name), Part: "table file", Offset: -1, Detail: "missing", Cause: fs.ErrNotExist}
+		case size != f.Size:
+			err = &damage.Error{File: path.Join(db.dir, name), Part: "table file", Offset: -1, Detail: fmt.Sprintf("%d bytes, the manifest says %d", size, f.Size)}
+		}
+	})
+	return err
+}
+
+// firstState makes the state that replay fills.
+func (db *DB) firstState(v *levels.Version) {
+	st := &state{version: v, trees: map[uint64]*memtree{}, tables: tablesOf(v.Schema, nil)}
+	for id := range v.Trees {
+		m := db.newMem()
+		m.refs.Store(1)
+		st.trees[id] = &memtree{active: m}
+	}
+	st.refs.Store(1)
+	db.states.cur.Store(st)
+}
+
+func (db *DB) newMem() *mem {
+	return &mem{Table: memtable.New(memtable.Options{Pool: db.arenas})}
+}
+
+func (db *DB) logOptions(v *levels.Version) wal.Options {
+	return wal.Options{
+		FS: db.fs, Dir: db.dir, SlotSize: db.opts.LogSegmentBytes, OpenCount: v.OpenCount + 1, StoreID: v.StoreID,
+		NoDirect: db.opts.Buffered, Now: db.opts.Clock, Logger: db.logger, Manual: db.inline(),
+		OnIOError: func(err error) { db.fail("write the log", err) },
+	}
+}
+
+// inline reports whether background work runs in the callers.
+func (db *DB) inline() bool {
+	_, ok := db.exec.(*executor.Inline)
+	return ok
+}
+
+// recover replays the log into the memtables.
+func (db *DB) recover(v *levels.Version, fresh bool) (wal.Recovered, error) {
+	db.clock.raise(v.EngineTime)
+	db.raiseStamp(v.Stamp)
+	last := v.LastSeq
+	var rec wal.Recovered
+	if !fresh {
+		st := db.states.cur.Load()
+		var err error
+		rec, err = wal.Recover(context.Background(), db.logOptions(v), v.LogStart, func(b []byte) error {
+			end, err := db.replay(st, b)
+			last = max(last, end)
+			return err
+		})
+		if err != nil {
+			return rec, err
+		}
+		// Only the creation of a store, before anything else, can have a manifest and no log.
+		if !rec.Any && (v.OpenCount > 1 || v.LastTable > 0) {
+			return rec, &damage.Error{File: db.dir, Part: "log", Offset: -1, Detail: "no slot-*.log is there"}
+		}
+	}
+	db.clock.raise(rec.EngineTime)
+	db.raiseStamp(rec.Stamp)
+	for _, t := range v.Trees {
+		last = max(last, t.FlushedThrough)
+	}
+	db.stampFloor = db.stamp.Load() + 1
+	db.nextSeq = last + 1
+	db.publisher.Start(last)
+	return rec, nil
+}
+
+// replay applies one record of the log. Entries that table files hold already, and those of dropped tables, are skipped.
+func (db *DB) replay(st *state, b []byte) (last uint64, err error) {
+	r, err := cell.ReadRecord(b)
+	if err != nil {
+		return 0, err
+	}
+	h := r.Header
+	db.clock.raise(h.EngineTime)
+	db.raiseStamp(h.Stamp)
+	last = h.FirstSeq + uint64(h.Count) - 1
+	var unknown error
+	applied := uint64(0)
+	err = applyRecord(b, func(tree, seq uint64) *mem {
+		t := st.version.Trees[tree]
+		if t == nil {
+			if tree > st.version.LastTree && unknown == nil {
+				unknown = damage.New("batch record", -1, "entry %d is for tree %d, the highest ever made is %d", seq, tree, st.version.LastTree)
+			}
+			return nil
+		}
+		if seq <= t.FlushedThrough {
+			return nil
+		}
+		m := st.trees[tree].active
+		if m.first == 0 {
+			m.first = seq
+		}
+		m.last = max(m.last, last)
+		if seq == h.FirstSeq || m.size.Load() == 0 {
+			m.grow(len(b), h.Count)
+		}
+		applied++
+		return m
+	})
+	if applied > 0 {
+		db.stats.replayedBatches.Add(1)
+		db.stats.replayedChanges.Add(applied)
+	}
+	return last, errors.Join(err, unknown)
+}
+
+// startWriting begins a fresh manifest and a fresh log slot, and clears away what no longer counts.
+func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recovered) error {
+	e := &levels.Edit{
+		Num: v.EditNum + 1, OpenCount: v.OpenCount + 1, StoreID: v.StoreID, EngineTime: db.clock.mark.Load(), Stamp: db.stamp.Load(),
+		NextFile: v.NextFile,
+	}
+	next, err := v.Apply(e)
+	if err != nil {
+		return err
+	}
+	// An output of an interrupted job may have a number above the manifest's: never use it again while the file is there.
+	stale, err := db.staleFiles(next, manifestNum)
+	if err != nil {
+		return err
+	}
+	for _, name := range stale {
+		if n, ok := levels.ParseTableName(name); ok && n >= next.NextFile {
+			next.NextFile = n + 1
+		}
+	}
+	db.nextFile.Store(next.NextFile)
+	db.states.change(func(st *state) { st.version = next })
+	if db.manifest, err = levels.CreateManifest(db.fs, db.dir, manifestNum, next); err != nil {
+		return err
+	}
+	o := db.logOptions(v)
+	if db.log, err = wal.Open(o, rec); err != nil {
+		return err
+	}
+	// Only now does nothing depend on the old manifest any more.
+	for _, name := range stale {
+		if err := db.fs.Remove(path.Join(db.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove stale file: %w", err)
+		}
+	}
+	db.logger.Info("I/O", "log", db.log.Stats().Mode, "table files direct", !db.opts.Buffered, "reads", db.opts.Reads.String())
+	return nil
+}
+
+// staleFiles lists our files that the version does not need: outputs of jobs that never ended, dead files whose removal a
+// crash cut short, old manifests.
+func (db *DB) staleFiles(v *levels.Version, manifestNum uint64) ([]string, error) {
+	list, err := db.fs.List(db.dir)
+	if err != nil {
+		return nil, err
+	}
+	live := map[string]bool{}
+	v.Live(func(_ uint64, _ int, f *levels.File) { live[levels.TableName(f.Num)] = true })
+	var stale []string
+	for _, e := range list {
+		if _, ok := levels.ParseTableName(e.Name); ok && !live[e.Name] {
+			stale = append(stale, e.Name)
+		}
+		if n, _, ok := levels.ParseManifestName(e.Name); ok && n < manifestNum {
+			stale = append(stale, e.Name)
+		}
+	}
+	slices.SortFunc(stale, strings.Compare)
+	return stale, nil
+}
+
+// obsolete is called when no version lists a file any more.
+func (db *DB) obsolete(f *levels.File) {
+	if err := db.files.close(f); err != nil {
+		db.logger.Warn("cannot close a dead table file", "file", db.files.path(f.Num), "cause", err)
+	}
+	if db.opts.ReadOnly || db.life.keepFiles.Load() {
+		return
+	}
+	if err := db.fs.Remove(db.files.path(f.Num)); err != nil {
+		db.logger.Warn("cannot remove a dead table file; the next open will", "file", db.files.path(f.Num), "cause", err)
+	}
+	db.stats.obsolete.Add(1)
+}
+
+// Close ends the store: calls at work end with ErrClosed or their result, background work stops, the log is made durable.
+// Memtables are not flushed; the next Open replays them from the log. It may be called again and returns the same.
+func (db *DB) Close() error {
+	if db.life.closed.Swap(true) {
+		<-db.life.ended
+		return db.life.err
+	}
+	close(db.life.stop)
+	db.jobs.stop()
+	db.jobs.wake()
+	db.exec.Wait()
+	db.life.drain()
+	db.exec.Wait()
+	var errs []error
+	if db.log != nil {
+		if err := db.log.Close(); err != nil && db.health.failed() == nil {
+			errs = append(errs, fmt.Errorf("close the log: %w", err))
+		}
+	}
+	if err := db.health.failed(); err != nil {
+		errs = append(errs, err)
+	}
+	errs = append(errs, db.letGo()...)
+	db.life.err = errors.Join(errs...)
+	db.logger.Info("closed", "dir", db.dir, "error", db.life.err)
+	close(db.life.ended)
+	return db.life.err
+}
+
+// letGo releases everything but the log.
+func (db *DB) letGo() (errs []error) {
+	db.snaps.mu.Lock()
+	left := len(db.snaps.open)
+	db.snaps.mu.Unlock()
+	if left > 0 {
+		db.logger.Warn("snapshots are still open; their files stay open until they are closed", "snapshots", left)
+	}
+	db.life.keepFiles.Store(true) // versions let go of files now that are not dead
+	if st := db.states.cur.Load(); st != nil {
+		st.unref()
+	}
+	if db.manifest != nil {
+		errs = append(errs, db.manifest.Close())
+	}
+	errs = append(errs, db.arenas.Close())
+	db.blocks.Close()
+	if db.unlock != nil {
+		errs = append(errs, db.unlock())
+	}
+	return errs
+}
+
+// abandon undoes what a failed open has done.
+func (db *DB) abandon() {
+	db.life.closed.Store(true)
+	db.jobs.stop()
+	if db.log != nil {
+		_ = db.log.Close() // the error that ended the open is the one to tell
+	}
+	_ = errors.Join(db.letGo()...)
+}

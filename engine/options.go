@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/rowandb/rowan/block"
+	"github.com/rowandb/rowan/gc"
+	"github.com/rowandb/rowan/io/vfs"
+	"github.com/rowandb/rowan/sstable"
+)
+
+// Limits of one call.
+const (
+	BatchBytesMax = 256 << 20 // bytes of a batch in the log
+	BatchCellsMax = 1 << 20   // changes in a batch
+	TableNameMax  = 255       // bytes
+)
+
+// Options configure a store. The zero value works. Nothing here is stored: a store may be opened with other options next
+// time.
+type Options struct {
+	// Logger gets one line each for open, recovery, I/O mode, stalls, failures and close. Nil: nothing is logged.
+	Logger *slog.Logger
+
+	// MustExist refuses to create a store; CreateOnly refuses to open one.
+	MustExist, CreateOnly bool
+	// ReadOnly changes nothing on disk, the lock file aside; what the log holds is replayed in memory.
+	ReadOnly bool
+
+	// MemtableBytes is the size at which a table's memtable is flushed. Default 64 MiB. Small values cost write
+	// amplification, large ones memory (up to three of them per busy table) and recovery time.
+	MemtableBytes int64
+	// CacheBytes bounds the cache of decoded blocks. Default 256 MiB. Too small costs a decode per read.
+	CacheBytes int64
+	// TableFileBytes is the size at which a table file is cut. Default 64 MiB.
+	TableFileBytes int64
+	// LevelBytes is the target size of the first level below L0. Default 256 MiB.
+	LevelBytes int64
+	// L0Files is the number of overlapping flushes that starts a compaction. Default 4. Writers are slowed from twice this
+	// on and wait at five times this.
+	L0Files int
+	// Compactions is how many compactions run at once. Default 2.
+	Compactions int
+	// LogBytes bounds the write-ahead log: above it the oldest memtables are flushed early. Default 4 x MemtableBytes.
+	LogBytes int64
+	// LogSegmentBytes is the size of one log slot. Default: grows from 1 MiB to 64 MiB with the store.
+	LogSegmentBytes int64
+	// RowBytesMax bounds the rows that ReadRow and ReadRows return as copies. Default 256 MiB.
+	RowBytesMax int64
+
+	// Reads chooses how table files are read. Default ReadMapped.
+	Reads ReadMode
+	// Buffered turns direct I/O off for logs and new table files. They use it wherever the file system allows it otherwise.
+	Buffered bool
+
+	// For tests and hosts with their own: file system (default the operating system's), clock (default time.Now) and
+	// background work (default goroutines).
+	FS         vfs.FS
+	Clock      func() time.Time
+	Background Executor
+	// Random draws the identities of stores and files. Default: the operating system's randomness.
+	Random func() uint64
+}
+
+// Executor runs the store's background work. Go must not run fn before it returns. Help runs queued work in the caller, if
+// this executor works that way, and reports whether it did. Wait returns when all work has ended.
+type Executor interface {
+	Go(fn func())
+	Help() bool
+	Wait()
+}
+
+// ReadMode says how table files are read.
+type ReadMode = sstable.ReadMode
+
+// The read modes. A mapping that is refused falls back to positional reads; Metrics tells.
+const (
+	ReadMapped     = sstable.Mapped
+	ReadPositional = sstable.Positional
+	ReadDirect     = sstable.Direct
+)
+
+// Codec compresses the blocks of a table.
+type Codec uint8
+
+// The codecs. A block is stored raw where its codec saves less than an eighth.
+const (
+	CodecDefault Codec = iota // S2
+	CodecNone
+	CodecS2
+	CodecZstd
+)
+
+func (c Codec) block() block.Codec {
+	switch c {
+	case CodecNone:
+		return block.CodecNone
+	case CodecZstd:
+		return block.CodecZstd
+	}
+	return block.CodecS2
+}
+
+// TableSpec describes a new table.
+type TableSpec struct {
+	// Families by name, at least one.
+	Families map[string]FamilySpec
+	// Codec of the table's blocks. Default S2.
+	Codec Codec
+	// BlockBytes is the uncompressed size of a block. Default 32 KiB; smaller serves cold random reads, larger scans.
+	BlockBytes int
+	// BloomBits per row in the row filter. Default 10 (about 1 % false positives); 0 means the default.
+	BloomBits int
+	// ColumnFilter adds a filter on (row, column): worth its memory where single columns of rows are often asked for and
+	// missing.
+	ColumnFilter bool
+}
+
+// FamilySpec describes a column family.
+type FamilySpec struct {
+	// GC says which versions stay. The zero rule keeps all.
+	GC gc.Rule
+}
+
+const (
+	defaultMemtable   = 64 << 20
+	defaultCache      = 256 << 20
+	defaultTableFile  = 64 << 20
+	defaultLevel      = 256 << 20
+	defaultL0         = 4
+	defaultJobs       = 2
+	defaultRowBytes   = 256 << 20
+	memtableMin       = 16 << 10
+	tableFileMin      = 4 << 10
+	blockBytesMin     = 512
+	blockBytesMax     = 1 << 20
+	bloomBitsMax      = 32
+	slowdownL0Factor  = 2
+	stopL0Factor      = 5
+	sealedMemtableMax = 2 // sealed memtables of one tree before writers wait
+)
+
+func (o Options) withDefaults() (Options, error) {
+	for _, c := range []struct {
+		name string
+		v    *int64
+		def  int64
+		min  int64
+	}{
+		{"MemtableBytes", &o.MemtableBytes, defaultMemtable, memtableMin},
+		{"CacheBytes", &o.CacheBytes, defaultCache, 0},
+		{"TableFileBytes", &o.TableFileBytes, defaultTableFile, tableFileMin},
+		{"LevelBytes", &o.LevelBytes, defaultLevel, tableFileMin},
+		{"LogSegmentBytes", &o.LogSegmentBytes, 0, 0},
+		{"RowBytesMax", &o.RowBytesMax, defaultRowBytes, 1},
+	} {
+		if *c.v == 0 {
+			*c.v = c.def
+		}
+		if *c.v < c.min {
+			return o, fmt.Errorf("%w: %s is %d, the least is %d", ErrOption, c.name, *c.v, c.min)
+		}
+	}
+	if o.LogBytes == 0 {
+		o.LogBytes = 4 * o.MemtableBytes
+	}
+	if o.LogBytes < 0 || o.L0Files < 0 || o.Compactions < 0 {
+		return o, fmt.Errorf("%w: LogBytes %d, L0Files %d and Compactions %d must not be negative", ErrOption, o.LogBytes, o.L0Files, o.Compactions)
+	}
+	if o.L0Files == 0 {
+		o.L0Files = defaultL0
+	}
+	if o.Compactions == 0 {
+		o.Compactions = defaultJobs
+	}
+	if o.MustExist && o.CreateOnly {
+		return o, fmt.Errorf("%w: MustExist and CreateOnly exclude each other", ErrOption)
+	}
+	if o.ReadOnly && o.CreateOnly {
+		return o, fmt.Errorf("%w: ReadOnly and CreateOnly exclude each other", ErrOption)
+	}
+	switch o.Reads {
+	case ReadMapped, ReadPositional, ReadDirect:
+	default:
+		return o, fmt.Errorf("%w: Reads is %d", ErrOption, o.Reads)
+	}
+	return o, nil
+}

@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rowandb/rowan/cell"
+)
+
+// RowSet says which rows a read is about: a row, a list of rows, a range, or any union of these with Rows. The zero
+// RowRange is all rows.
+type RowSet interface {
+	// spans appends the set as ranges [lo, hi); hi nil means no end.
+	spans(dst []span) ([]span, error)
+}
+
+type span struct {
+	lo, hi []byte
+}
+
+func (s span) contains(row []byte) bool {
+	return bytes.Compare(s.lo, row) <= 0 && (s.hi == nil || bytes.Compare(row, s.hi) < 0)
+}
+
+// SingleRow is one row.
+type SingleRow string
+
+func (r SingleRow) spans(dst []span) ([]span, error) {
+	if err := checkRow(string(r)); err != nil {
+		return nil, err
+	}
+	return append(dst, span{lo: []byte(r), hi: after(string(r))}), nil
+}
+
+// RowList is any number of rows, in any order; repetitions count once. An empty list is no row.
+type RowList []string
+
+func (l RowList) spans(dst []span) ([]span, error) {
+	var err error
+	for i, r := range l {
+		if dst, err = SingleRow(r).spans(dst); err != nil {
+			return nil, fmt.Errorf("row %d of %d: %w", i+1, len(l), err)
+		}
+	}
+	return dst, nil
+}
+
+// bound is one end of a range.
+type bound struct {
+	kind boundKind
+	key  string
+}
+
+type boundKind uint8
+
+const (
+	absent boundKind = iota
+	inclusive
+	exclusive
+)
+
+// RowRange is the rows between two bounds, each inclusive, exclusive or absent. Make one with NewRange and its kin.
+type RowRange struct {
+	start, end bound
+}
+
+// AllRows is every row.
+func AllRows() RowRange { return RowRange{} }
+
+// NewRange is [start, end).
+func NewRange(start, end string) RowRange {
+	return RowRange{bound{inclusive, start}, bound{exclusive, end}}
+}
+
+// NewClosedRange is [start, end].
+func NewClosedRange(start, end string) RowRange {
+	return RowRange{bound{inclusive, start}, bound{inclusive, end}}
+}
+
+// NewOpenRange is (start, end).
+func NewOpenRange(start, end string) RowRange {
+	return RowRange{bound{exclusive, start}, bound{exclusive, end}}
+}
+
+// NewOpenClosedRange is (start, end].
+func NewOpenClosedRange(start, end string) RowRange {
+	return RowRange{bound{exclusive, start}, bound{inclusive, end}}
+}
+
+// InfiniteRange is every row from start, included, on.
+func InfiniteRange(start string) RowRange { return RowRange{start: bound{inclusive, start}} }
+
+// InfiniteReverseRange is every row up to end, included.
+func InfiniteReverseRange(end string) RowRange { return RowRange{end: bound{inclusive, end}} }
+
+// PrefixRange is every row that starts with prefix.
+func PrefixRange(prefix string) RowRange {
+	r := InfiniteRange(prefix)
+	if end := cell.PrefixEnd([]byte(prefix)); end != nil {
+		r.end = bound{exclusive, string(end)}
+	}
+	return r
+}
+
+func (r RowRange) spans(dst []span) ([]span, error) {
+	var s span
+	if r.start.kind != absent {
+		s.lo = []byte(r.start.key)
+		if r.start.kind == exclusive {
+			s.lo = after(r.start.key)
+		}
+	}
+	switch r.end.kind {
+	case exclusive:
+		s.hi = append([]byte{}, r.end.key...)
+	case inclusive:
+		s.hi = after(r.end.key)
+	}
+	if r.start.kind != absent && r.end.kind != absent && strings.Compare(r.start.key, r.end.key) > 0 {
+		return nil, fmt.Errorf("%w: start %.80q, end %.80q", ErrRange, r.start.key, r.end.key)
+	}
+	if s.hi != nil && bytes.Compare(s.lo, s.hi) >= 0 {
+		return dst, nil // [a, a), (a, a] and (a, a) are empty
+	}
+	return append(dst, s), nil
+}
+
+// Rows is the union of row sets.
+type Rows []RowSet
+
+func (u Rows) spans(dst []span) ([]span, error) {
+	var err error
+	for i, s := range u {
+		if s == nil {
+			return nil, fmt.Errorf("part %d of %d: %w: nil row set", i+1, len(u), ErrRange)
+		}
+		if dst, err = s.spans(dst); err != nil {
+			return nil, fmt.Errorf("part %d of %d: %w", i+1, len(u), err)
+		}
+	}
+	return dst, nil
+}
+
+func after(key string) []byte { return append([]byte(key), 0) }
+
+// spansOf returns a row set as disjoint ascending ranges.
+func spansOf(set RowSet) ([]span, error) {
+	if set == nil {
+		return nil, fmt.Errorf("%w: nil row set", ErrRange)
+	}
+	list, err := set.spans(nil)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list, func(a, b span) int { return bytes.Compare(a.lo, b.lo) })
+	out := list[:0]
+	for _, s := range list {
+		if n := len(out); n > 0 && (out[n-1].hi == nil || bytes.Compare(s.lo, out[n-1].hi) <= 0) {
+			if out[n-1].hi != nil && (s.hi == nil || bytes.Compare(s.hi, out[n-1].hi) > 0) {
+				out[n-1].hi = s.hi
+			}
+			continue
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}

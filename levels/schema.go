@@ -1,0 +1,107 @@
+package levels
+
+import (
+	"sort"
+
+	"github.com/rowandb/rowan/gc"
+)
+
+// Schema is every table that exists. It is immutable; With and Without return changed copies.
+type Schema struct {
+	tables map[string]*Table
+	byTree map[uint64]*Table
+}
+
+// Table is one table. Immutable.
+type Table struct {
+	ID          uint64
+	Name        string
+	HighestLife uint64 // of all families this table ever had; lives are never reused
+	Groups      []Group
+	Families    []Family // sorted by name
+	Options     TableOptions
+}
+
+// Group is a locality group: families that share one tree. Format 1 has room for several; today each table has one.
+type Group struct {
+	Name string
+	Tree uint64
+}
+
+// Family is one creation of a column family.
+type Family struct {
+	Name  string
+	Life  uint64 // number of this creation, unique in the table
+	Group uint64 // index into Groups
+	Rule  gc.Rule
+}
+
+// TableOptions are the per-table choices that shape its files. Zero values mean the defaults of package sstable.
+type TableOptions struct {
+	Codec        uint8 // block.Codec
+	BlockSize    uint32
+	BloomBits    uint32
+	ColumnFilter bool
+}
+
+// Family returns a family by name, or nil.
+func (t *Table) Family(name string) *Family {
+	i := sort.Search(len(t.Families), func(i int) bool { return t.Families[i].Name >= name })
+	if i < len(t.Families) && t.Families[i].Name == name {
+		return &t.Families[i]
+	}
+	return nil
+}
+
+// Table returns a table by name, or nil.
+func (s *Schema) Table(name string) *Table { return s.tables[name] }
+
+// TableOfTree returns the table that a tree belongs to, or nil.
+func (s *Schema) TableOfTree(tree uint64) *Table { return s.byTree[tree] }
+
+// Tables returns all tables sorted by name.
+func (s *Schema) Tables() []*Table {
+	out := make([]*Table, 0, len(s.tables))
+	for _, t := range s.tables {
+		out = append(out, t)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+func newSchema(n int) *Schema {
+	return &Schema{tables: make(map[string]*Table, n), byTree: make(map[uint64]*Table, n)}
+}
+
+func (s *Schema) with(t *Table) *Schema {
+	c := s.without("")
+	if old := c.tables[t.Name]; old != nil {
+		c.remove(old)
+	}
+	c.tables[t.Name] = t
+	for _, g := range t.Groups {
+		c.byTree[g.Tree] = t
+	}
+	return c
+}
+
+func (s *Schema) without(name string) *Schema {
+	c := newSchema(len(s.tables) + 1)
+	for n, t := range s.tables {
+		if n == name {
+			continue
+		}
+		c.tables[n] = t
+		for _, g := range t.Groups {
+			c.byTree[g.Tree] = t
+		}
+	}
+	return c
+}
+
+func (s *Schema) remove(t *Table) {
+	delete(s.tables, t.Name)
+	for _, g := range t.Groups {
+		delete(s.byTree, g.Tree)
+	}
+}

@@ -1,0 +1,557 @@
+package sstable
+
+import (
+	"bytes"
+	"math"
+
+	"github.com/rowandb/rowan/block"
+	"github.com/rowandb/rowan/cache"
+	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/internal/damage"
+)
+
+// pos names a block of a lane.
+type pos struct {
+	leaf int // index leaf; 0 with one level
+	i    int // entry of the leaf
+}
+
+// held is one part's raw bytes and what keeps them there.
+type held struct {
+	b   []byte
+	pin cache.Handle
+	buf []byte // memory of our own, reused
+}
+
+func (h *held) release() {
+	h.pin.Release()
+	h.b = nil
+}
+
+// bufferKeep bounds the memory that a pooled cursor keeps per buffer.
+const bufferKeep = 1 << 20
+
+func (h *held) drop() {
+	h.release()
+	if cap(h.buf) > bufferKeep {
+		h.buf = nil
+	}
+}
+
+// cursor walks one lane. It has one current block, which holds a part of the current row; the row may have begun in an earlier
+// block (start) and go on in later ones.
+type cursor struct {
+	r      *Reader
+	ln     *lane
+	noFill bool
+	err    error
+
+	at    pos
+	index *block.Index // leaf of at
+	live  bool         // keys is at's block
+	keys  block.Keys
+	keysH held
+	valsH held
+
+	onRow    bool
+	start    pos // block in which the current row begins
+	startRow int // its number there
+	row      int // its number in the current block
+	key      []byte
+	keyFor   int // length of key's prefix, valid for the current block; -1: none
+
+	cell, end int // cells of the row in the current block that Cells has not passed
+	chunk     int // chunk that valsH holds, -1 none
+	chunkEnd  int
+	chunkBase int
+	limit     []byte // first column beyond what is wanted; nil: none
+
+	dict         uint16
+	scratch      []byte
+	win          []byte // window: bytes of the file from winOff on
+	winOff       int64
+	winBuf       []byte
+	next         int64 // where a sequential reader would read on
+	hits, misses uint64
+}
+
+func (c *cursor) reset(r *Reader, ln *lane, noFill bool) {
+	c.r, c.ln, c.noFill, c.err = r, ln, noFill, nil
+	c.live, c.onRow, c.chunk, c.win, c.limit, c.index = false, false, -1, nil, nil, nil
+	c.next, c.dict, c.keyFor = -1, 0, -1
+}
+
+func (c *cursor) close() {
+	c.keysH.drop()
+	c.valsH.drop()
+	if cap(c.scratch) > bufferKeep {
+		c.scratch = nil
+	}
+	if cap(c.winBuf) > bufferKeep {
+		c.winBuf = nil
+	}
+	if c.r != nil && c.r.cache != nil {
+		c.r.cache.Count(c.hits, c.misses)
+	}
+	c.hits, c.misses, c.err = 0, 0, nil
+	c.r, c.ln, c.index, c.win, c.keys, c.live, c.onRow, c.limit = nil, nil, nil, nil, block.Keys{}, false, false, nil
+}
+
+func (c *cursor) fail(err error) bool {
+	if c.err == nil {
+		c.err = damage.At(err, c.r.name, 0)
+	}
+	c.onRow = false
+	return false
+}
+
+// ---- moving over blocks ----
+
+func (c *cursor) setLeaf(leaf int) bool {
+	if c.index != nil && c.at.leaf == leaf {
+		return true
+	}
+	x, err := c.r.leaf(c.ln, leaf)
+	if err != nil {
+		return c.fail(err)
+	}
+	c.index, c.at.leaf, c.live = x, leaf, false
+	return true
+}
+
+func (c *cursor) leafCount() int {
+	if c.ln.leaves == nil {
+		return 1
+	}
+	return len(c.ln.leaves)
+}
+
+// step moves p to the next (d = 1) or previous (d = -1) block; ok is false at the lane's end or on an error.
+func (c *cursor) step(p pos, d int) (q pos, x *block.Index, ok bool) {
+	x, err := c.r.leaf(c.ln, p.leaf)
+	if err != nil {
+		return p, nil, c.fail(err)
+	}
+	p.i += d
+	if p.i >= 0 && p.i < x.Len() {
+		return p, x, true
+	}
+	p.leaf += d
+	if p.leaf < 0 || p.leaf >= c.leafCount() {
+		return p, nil, false
+	}
+	if x, err = c.r.leaf(c.ln, p.leaf); err != nil {
+		return p, nil, c.fail(err)
+	}
+	p.i = 0
+	if d < 0 {
+		p.i = x.Len() - 1
+	}
+	return p, x, true
+}
+
+// load makes p the current block.
+func (c *cursor) load(p pos) bool {
+	if c.live && c.at == p {
+		return true
+	}
+	if !c.setLeaf(p.leaf) {
+		return false
+	}
+	c.at, c.live, c.keyFor = p, false, -1
+	c.valsH.release()
+	c.chunk = -1
+	off, n, keysLen := c.index.Place(p.i)
+	if err := c.part(&c.keysH, c.slot(0), off, keysLen, block.PartKeys, n); err != nil {
+		return c.fail(err)
+	}
+	if c.keys.Rows != c.index.Rows(p.i) || c.keys.Cut != c.index.Cut(p.i) || c.index.FirstPart(p.i+1)-c.index.FirstPart(p.i) != 1+c.keys.Chunks {
+		return c.fail(damage.New("keys", off, "%d rows and %d chunks are not what the index says", c.keys.Rows, c.keys.Chunks))
+	}
+	c.live = true
+	c.dict++
+	if c.dict == 0 {
+		c.dict = 1
+	}
+	return true
+}
+
+// slot is the number of the current block's part n among all parts of the file.
+func (c *cursor) slot(n int) int {
+	s := c.ln.firstPart + c.index.FirstPart(c.at.i) + n
+	if c.ln.leaves != nil {
+		s += c.ln.root.FirstPart(c.at.leaf)
+	}
+	return s
+}
+
+// readAhead is how much a cursor that passes over the file once reads at a time.
+const readAhead = 256 << 10
+
+// part puts the raw bytes of the envelope [off, off+n) into h and, for keys, into c.keys. whole is the length of the block's
+// envelopes from off on.
+func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole int64) error {
+	r := c.r
+	h.release()
+	isKeys := part == block.PartKeys
+	if r.cached != nil {
+		if e := r.cached.Get(slot); e.Held() {
+			c.hits++
+			h.pin, h.b = e, e.Bytes()
+			if isKeys {
+				return damage.At(c.keys.View(h.b), r.name, off+block.HeadLen)
+			}
+			return nil
+		}
+		c.misses++
+	}
+	inMap := r.view != nil && c.ln.n == laneCells
+	var stored []byte
+	if inMap && r.known(slot) {
+		p := r.view[off : off+n]
+		if block.Codec(p[16]) == block.CodecNone {
+			h.b = p[block.HeadLen:]
+			if isKeys {
+				return damage.At(c.keys.View(h.b), r.name, off+block.HeadLen)
+			}
+			return nil
+		}
+		// Decoders must not read mapped memory: see block.Decode.
+		c.scratch = append(c.scratch[:0], p...)
+		stored = c.scratch
+	} else {
+		var err error
+		if stored, err = c.read(off, n, isKeys, whole); err != nil {
+			return err
+		}
+	}
+	head, body, err := block.Open(stored, block.Seed(r.id, off), part)
+	if err != nil {
+		return damage.At(err, r.name, off)
+	}
+	raw := body
+	var fill cache.Handle
+	switch {
+	case head.Codec == block.CodecNone && inMap:
+		raw = r.view[off+block.HeadLen : off+n]
+	case r.cached != nil && !c.noFill:
+		if fill = r.cached.Reserve(head.Raw); fill.Held() {
+			raw = fill.Bytes()
+			break
+		}
+		fallthrough
+	case head.Codec != block.CodecNone || !c.inWindow(off, n):
+		if cap(h.buf) < head.Raw {
+			h.buf = make([]byte, head.Raw)
+		}
+		raw = h.buf[:head.Raw]
+	}
+	if len(raw) > 0 && &raw[0] != &body[0] && !(head.Codec == block.CodecNone && inMap) {
+		err = block.Decode(head.Codec, raw, body)
+	}
+	if err == nil && isKeys {
+		err = c.keys.Parse(raw)
+	}
+	if err != nil {
+		fill.Release()
+		return damage.At(err, r.name, off+block.HeadLen)
+	}
+	if inMap {
+		r.markKnown(slot)
+	}
+	if h.b, h.pin = raw, fill; fill.Held() {
+		r.cached.Publish(slot, fill)
+	}
+	return nil
+}
+
+func (c *cursor) inWindow(off, n int64) bool {
+	return off >= c.winOff && off+n <= c.winOff+int64(len(c.win))
+}
+
+// read returns the bytes [off, off+n) of the file: from the window, or read from the file. A read of keys moves the window over
+// their whole block, and further for a cursor that passes over the file once; any other goes to scratch, because the keys of
+// the current block may lie in the window.
+func (c *cursor) read(off, n int64, isKeys bool, whole int64) ([]byte, error) {
+	if c.inWindow(off, n) {
+		return c.win[off-c.winOff:][:n:n], nil
+	}
+	if !isKeys {
+		b, mem, err := c.r.readAt(c.scratch, off, int(n))
+		c.scratch = mem
+		return b, err
+	}
+	want := n
+	if whole <= readAhead {
+		want = whole
+	}
+	if c.noFill && off == c.next {
+		want = max(want, min(readAhead, c.r.size-off))
+	}
+	c.win = nil
+	b, mem, err := c.r.readAt(c.winBuf, off, int(want))
+	if c.winBuf = mem; err != nil {
+		return nil, err
+	}
+	c.win, c.winOff, c.next = b, off, off+want
+	return b[:n:n], nil
+}
+
+// ---- moving over rows ----
+
+// place puts the cursor on row n of the current block, which is where the row begins.
+func (c *cursor) place(n int) bool {
+	c.onRow, c.start, c.startRow = true, c.at, n
+	c.view(n)
+	return true
+}
+
+// view makes row n of the current block, which is the current row or a later part of it, what Cells reads.
+func (c *cursor) view(n int) {
+	c.row = n
+	c.cell, c.end = c.keys.RowCells(n)
+	if c.limit != nil {
+		c.end = c.keys.SearchCell(n, c.cell, c.end, c.limit, math.MaxInt64)
+	}
+}
+
+// rowKey returns the current row's key.
+func (c *cursor) rowKey() []byte {
+	if !c.live {
+		return c.key // after a failure
+	}
+	if c.keyFor < 0 {
+		c.key = append(c.key[:0], c.keys.Prefix()...)
+		c.keyFor = len(c.key)
+	}
+	c.key = append(c.key[:c.keyFor], c.keys.Suffix(c.row)...)
+	return c.key
+}
+
+// placeBack puts the cursor on the row that row n of the current block is or goes on, at that row's beginning.
+func (c *cursor) placeBack(n int) bool {
+	p, x := c.at, c.index
+	if n > 0 || !x.Cut(p.i) {
+		return c.place(n)
+	}
+	for n == 0 && x.Cut(p.i) {
+		var ok bool
+		if p, x, ok = c.step(p, -1); !ok {
+			if c.err == nil {
+				c.fail(damage.New("index", -1, "the first %s block goes on with a row", laneNames[c.ln.n]))
+			}
+			return false
+		}
+		n = x.Rows(p.i) - 1
+	}
+	return c.load(p) && c.place(n)
+}
+
+func (c *cursor) first() bool {
+	c.onRow = false
+	return c.err == nil && c.load(pos{}) && c.place(0)
+}
+
+func (c *cursor) last() bool {
+	c.onRow = false
+	if c.err != nil {
+		return false
+	}
+	leaf := c.leafCount() - 1
+	return c.setLeaf(leaf) && c.load(pos{leaf, c.index.Len() - 1}) && c.placeBack(c.keys.Rows-1)
+}
+
+// find loads the only block that can hold the start of row key or the row before it.
+func (c *cursor) find(key []byte) bool {
+	c.onRow = false
+	if c.err != nil {
+		return false
+	}
+	leaf := 0
+	if c.ln.leaves != nil {
+		leaf = max(0, c.ln.root.SeekRow(key))
+	}
+	return c.setLeaf(leaf) && c.load(pos{leaf, max(0, c.index.SeekRow(key))})
+}
+
+func (c *cursor) seekGE(key []byte) bool {
+	if !c.find(key) {
+		return false
+	}
+	n, _ := c.keys.SearchRow(key)
+	if n < c.keys.Rows {
+		return c.place(n)
+	}
+	p, _, ok := c.step(c.at, 1)
+	return ok && c.load(p) && c.place(0)
+}
+
+func (c *cursor) seekLT(key []byte) bool {
+	if !c.find(key) {
+		return false
+	}
+	if n, _ := c.keys.SearchRow(key); n > 0 {
+		return c.placeBack(n - 1)
+	}
+	p, _, ok := c.step(c.at, -1)
+	return ok && c.load(p) && c.placeBack(c.keys.Rows-1)
+}
+
+func (c *cursor) nextRow() bool {
+	if !c.onRow || c.err != nil {
+		return false
+	}
+	if c.row+1 < c.keys.Rows {
+		return c.place(c.row + 1)
+	}
+	c.onRow = false
+	p, x, ok := c.step(c.at, 1)
+	for ok && x.Cut(p.i) {
+		if x.Rows(p.i) > 1 {
+			return c.load(p) && c.place(1)
+		}
+		p, x, ok = c.step(p, 1)
+	}
+	return ok && c.load(p) && c.place(0)
+}
+
+func (c *cursor) prevRow() bool {
+	if !c.onRow || c.err != nil {
+		return false
+	}
+	c.onRow = false
+	p, n := c.start, c.startRow-1
+	if n < 0 {
+		q, x, ok := c.step(p, -1)
+		if !ok {
+			return false
+		}
+		p, n = q, x.Rows(q.i)-1
+	}
+	return c.load(p) && c.placeBack(n)
+}
+
+// ---- inside a row ----
+
+// seekCell places the cell cursor on the current row's first cell at or after (col, ts).
+func (c *cursor) seekCell(col []byte, ts int64) {
+	if !c.onRow || c.err != nil {
+		return
+	}
+	key := c.rowKey()
+	p := c.seekBlock(key, col, ts)
+	if c.err != nil || !c.load(p) {
+		return
+	}
+	n := 0
+	if p == c.start {
+		n = c.startRow
+	}
+	c.view(n)
+	c.cell = c.keys.SearchCell(n, c.cell, c.end, col, ts)
+}
+
+// seekBlock returns the last block of the current row that does not begin above (col, ts); its first block if all do.
+func (c *cursor) seekBlock(key, col []byte, ts int64) pos {
+	p := c.start
+	x, err := c.r.leaf(c.ln, p.leaf)
+	if err != nil {
+		c.fail(err)
+		return p
+	}
+	if p.i+1 < x.Len() {
+		if !x.Cut(p.i + 1) {
+			return p
+		}
+	} else if q, y, ok := c.step(p, 1); !ok || !y.Cut(q.i) {
+		return p
+	}
+	if c.ln.leaves != nil {
+		if leaf := c.ln.root.SeekCell(p.leaf, key, col, ts); leaf != p.leaf {
+			if x, err = c.r.leaf(c.ln, leaf); err != nil {
+				c.fail(err)
+				return p
+			}
+			p = pos{leaf, 0}
+		}
+	}
+	p.i = x.SeekCell(p.i, key, col, ts)
+	return p
+}
+
+// ready makes sure that the cell cursor stands on a cell, going on to the row's next block where it must.
+func (c *cursor) ready() bool {
+	for c.cell >= c.end {
+		if !c.onRow || c.err != nil || c.row != c.keys.Rows-1 {
+			return false
+		}
+		if _, to := c.keys.RowCells(c.row); c.end < to {
+			return false // the limit lies in this block
+		}
+		p, x, ok := c.step(c.at, 1)
+		if !ok || !x.Cut(p.i) {
+			return false
+		}
+		if !c.load(p) {
+			return false
+		}
+		c.view(0)
+	}
+	return true
+}
+
+// cells appends the row's next cells, without their values if keysOnly.
+func (c *cursor) cells(dst []cell.Cell, keysOnly bool) []cell.Cell {
+	if len(dst) == cap(dst) || !c.ready() {
+		return dst
+	}
+	to := min(c.end, c.cell+cap(dst)-len(dst))
+	var vals []byte
+	base := 0
+	if !keysOnly {
+		if c.keys.Chunks == 0 {
+			vals = noValue
+		} else {
+			if c.chunk < 0 || c.cell >= c.chunkEnd || c.cell < c.keys.ChunkCell(c.chunk) {
+				if !c.loadChunk() {
+					return dst
+				}
+			}
+			to = min(to, c.chunkEnd)
+			vals, base = c.valsH.b, c.chunkBase
+		}
+	}
+	dst = c.keys.AppendCells(dst, c.row, c.cell, to, vals, base, c.dict)
+	c.cell = to
+	return dst
+}
+
+// noValue makes values of blocks without value bytes empty, not nil.
+var noValue = []byte{}
+
+// loadChunk loads the chunk of values that holds the cell cursor's cell.
+func (c *cursor) loadChunk() bool {
+	i, from, to := c.keys.Chunk(c.cell)
+	off, n, keysLen := c.index.Place(c.at.i)
+	at, end := int64(c.keys.ChunkAt(i)), n-keysLen
+	if i+1 < c.keys.Chunks {
+		end = int64(c.keys.ChunkAt(i + 1))
+	}
+	off += keysLen + at
+	c.chunk = -1
+	if at > n-keysLen || end > n-keysLen || end-at < block.HeadLen {
+		return c.fail(damage.New("keys", off, "chunk %d at %d of %d bytes", i, at, end-at))
+	}
+	if err := c.part(&c.valsH, c.slot(1+i), off, end-at, block.PartValues, end-at); err != nil {
+		return c.fail(err)
+	}
+	c.chunkBase = c.keys.ValueStart(from)
+	if want := c.keys.ValueEnd(to-1) - c.chunkBase; want != len(c.valsH.b) {
+		return c.fail(damage.New("values", off, "%d bytes, keys say %d", len(c.valsH.b), want))
+	}
+	c.chunk, c.chunkEnd = i, to
+	return true
+}
+
+// sameRow reports whether the cursor is on a row with this key.
+func (c *cursor) sameRow(key []byte) bool { return c.onRow && bytes.Equal(c.rowKey(), key) }

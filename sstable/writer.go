@@ -1,0 +1,312 @@
+// Package sstable is one immutable sorted file: its writer, reader, iterators and properties. The drawing of a file is in
+// docs/formats/table.md.
+//
+// A file is a source: its own deletes have been applied to its cells already, and speak only of older sources. It holds no
+// sequence numbers.
+package sstable
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/rowandb/rowan/block"
+	"github.com/rowandb/rowan/bloom"
+	"github.com/rowandb/rowan/cell"
+)
+
+// Errors of the writer, wrapped with the keys concerned. After one the file is unusable: every later call returns it.
+var (
+	ErrOrder  = errors.New("entries out of order")
+	ErrEntry  = errors.New("entry outside the model")
+	ErrClosed = errors.New("closed")
+)
+
+const (
+	blockSizeDefault = 32 << 10
+	blockSizeMin     = 512
+	blockSizeMax     = 1 << 20
+
+	// An index of more blocks than this gets a second level, so that opening a file reads a bounded index.
+	indexFanout  = 4096
+	indexByteMax = 1 << 20
+)
+
+// WriterOptions say how a file is written. The zero value is usable but for ID.
+type WriterOptions struct {
+	ID           uint64 // 64-bit identity, drawn by the caller: seeds every checksum
+	Tree         uint64 // this and the next four are recorded in the properties, and mean nothing here
+	TreeName     string
+	Level        int
+	Epoch        uint64
+	Rules        string
+	BlockSize    int         // raw bytes of a block, 512..1 MiB; 0: 32 KiB
+	Codec        block.Codec // tried per part, kept where it saves an eighth
+	BloomBits    int         // bits per key of the filters; 0: 10; negative: no filters
+	ColumnFilter bool        // also a filter of (row, column)
+
+	fanout int // blocks of an index leaf; 0: indexFanout. For tests
+}
+
+// Writer writes a file through sequential appends. Rows come strictly ascending; inside a row ranges, narrow deletes and cells
+// may be added in any mixture, each kind in its own order. Bytes are copied. Used by one goroutine.
+type Writer struct {
+	o         WriterOptions
+	w         io.Writer
+	off       int64
+	err       error
+	first     []byte // first row with an entry
+	last      []byte // last row with an entry
+	row       []byte
+	rowHash   uint64
+	haveRow   bool
+	rowUsed   bool // the row has an entry
+	lanes     [lanes]laneWriter
+	stats     stats
+	stored    uint64
+	rangeTo   []byte // end of the row's last range, if lastRange and not rangeOpen
+	lastRange bool
+	rangeOpen bool
+	lastLo    int64  // of the row's last narrow delete
+	version   uint64 // of the last cell's column in its row, from 1
+	rowFilter bloom.Builder
+	colFilter bloom.Builder
+
+	keys    []byte // scratch of flush
+	keysBuf []byte
+	head    []byte
+	packed  []packed
+	places  []uint32
+}
+
+// packed is a chunk of values as it will stand in the file.
+type packed struct {
+	stored []byte
+	codec  block.Codec
+	buf    []byte
+}
+
+// laneWriter builds the blocks of one lane.
+type laneWriter struct {
+	b       block.Builder
+	n       int // number of the lane
+	inRow   bool
+	lastRow []byte // last row of the block before
+	// The last entry of the block before, when the row goes on in this one.
+	lastCol []byte
+	lastTS  int64
+	blocks  uint64
+	index   block.IndexBuilder
+	root    block.IndexBuilder
+	fams    uint64 // families of the current block
+}
+
+// NewWriter returns a writer of one file. It does not close w.
+func NewWriter(w io.Writer, o WriterOptions) *Writer {
+	if o.BlockSize == 0 {
+		o.BlockSize = blockSizeDefault
+	}
+	if o.fanout == 0 {
+		o.fanout = indexFanout
+	}
+	o.BlockSize = min(max(o.BlockSize, blockSizeMin), blockSizeMax)
+	x := &Writer{o: o, w: w}
+	x.rowFilter.BitsPerKey, x.colFilter.BitsPerKey = o.BloomBits, o.BloomBits
+	for i := range x.lanes {
+		x.lanes[i].n = i
+		x.lanes[i].b.Reset()
+	}
+	if !o.Codec.Valid() {
+		x.fail(fmt.Errorf("%w: codec %d", ErrEntry, o.Codec))
+	}
+	return x
+}
+
+func (w *Writer) fail(err error) error {
+	if w.err == nil {
+		w.err = err
+	}
+	return w.err
+}
+
+// StartRow begins a row, which must sort after the one before. A row that gets no entry leaves no trace.
+func (w *Writer) StartRow(row []byte) error {
+	if w.err != nil {
+		return w.err
+	}
+	if len(row) == 0 || len(row) > cell.RowKeyMax {
+		return w.fail(fmt.Errorf("%w: row key of %d bytes", ErrEntry, len(row)))
+	}
+	if w.haveRow && bytes.Compare(w.row, row) >= 0 {
+		return w.fail(fmt.Errorf("%w: row %q after %q", ErrOrder, clip(row), clip(w.row)))
+	}
+	w.row, w.haveRow, w.rowUsed = append(w.row[:0], row...), true, false
+	for i := range w.lanes {
+		w.lanes[i].inRow = false
+	}
+	w.version, w.lastRange = 0, false
+	return nil
+}
+
+// clip shortens a key for an error message.
+func clip(b []byte) []byte { return b[:min(len(b), 64)] }
+
+// enter prepares a lane for entries of the current row.
+func (w *Writer) enter(ln *laneWriter) error {
+	if w.err != nil {
+		return w.err
+	}
+	if !w.haveRow {
+		return w.fail(fmt.Errorf("%w: entry before the first row", ErrOrder))
+	}
+	if ln.inRow {
+		return nil
+	}
+	if !w.rowUsed {
+		if w.rowUsed = true; w.first == nil {
+			w.first = bytes.Clone(w.row)
+		}
+		w.last = append(w.last[:0], w.row...)
+		w.stats.rows++
+		w.rowHash = bloom.HashRow(w.row)
+		w.rowFilter.Add(w.rowHash)
+	}
+	if ln.b.Rows() > 0 && (ln.b.Size() >= w.o.BlockSize || ln.b.Full()) {
+		if err := w.flush(ln); err != nil {
+			return err
+		}
+	}
+	ln.b.StartRow(w.row, false)
+	ln.inRow = true
+	ln.lastCol = nil
+	return nil
+}
+
+// add adds one entry to the lane's block, cutting the row where the block is full. It returns the entry's column number
+// and whether the entry before it in the row has the same column.
+func (w *Writer) add(ln *laneWriter, c *cell.Cell) (id int, same bool, err error) {
+	// A row is cut only when it makes its block a quarter too large: rows below that size always stand in one block.
+	if (ln.b.Size() >= w.o.BlockSize+w.o.BlockSize/4 || ln.b.Full()) && ln.b.Cells() > 0 {
+		col, ts := ln.b.Last()
+		ln.lastCol, ln.lastTS = append([]byte{}, col...), ts
+		if err := w.flush(ln); err != nil {
+			return 0, false, err
+		}
+		ln.b.StartRow(w.row, true)
+	}
+	if ln.lastCol != nil {
+		if cell.Compare(ln.lastCol, ln.lastTS, c.Col, c.TS) >= 0 {
+			return 0, false, w.orderErr(ln, c)
+		}
+		same = string(ln.lastCol) == string(c.Col)
+		ln.lastCol = nil
+	}
+	if id = ln.b.Add(c); id < 0 {
+		return 0, false, w.orderErr(ln, c)
+	}
+	return id, same || ln.b.Same(), nil
+}
+
+func (w *Writer) orderErr(ln *laneWriter, c *cell.Cell) error {
+	return w.fail(fmt.Errorf("%w: %s of row %q, column %q at %d is not above the one before", ErrOrder, laneNames[ln.n], clip(w.row), clip(c.Col), c.TS))
+}
+
+// AddRanges adds wide deletes of the current row: disjoint, ascending, over all calls for the row.
+func (w *Writer) AddRanges(rs []cell.Range) error {
+	if len(rs) == 0 {
+		return w.err
+	}
+	ln := &w.lanes[laneRanges]
+	if err := w.enter(ln); err != nil {
+		return err
+	}
+	for _, r := range rs {
+		if len(r.From) > cell.ColumnMax || len(r.To) > cell.ColumnMax || r.To != nil && bytes.Compare(r.From, r.To) >= 0 {
+			return w.fail(fmt.Errorf("%w: range [%q, %q) of row %q", ErrEntry, clip(r.From), clip(r.To), clip(w.row)))
+		}
+		c := rangeEntry(r)
+		if w.lastRange && (w.rangeOpen || bytes.Compare(w.rangeTo, r.From) > 0) {
+			return w.orderErr(ln, &c)
+		}
+		w.rangeTo, w.lastRange, w.rangeOpen = append(w.rangeTo[:0], r.To...), true, r.To == nil
+		if _, _, err := w.add(ln, &c); err != nil {
+			return err
+		}
+		w.stats.ranges++
+		w.stats.logical += uint64(len(w.row) + len(r.From) + len(r.To))
+	}
+	return nil
+}
+
+// AddDeletes adds narrow deletes of the current row: columns ascending, then Hi descending, disjoint, over all calls for the row.
+func (w *Writer) AddDeletes(ds []cell.Delete) error {
+	if len(ds) == 0 {
+		return w.err
+	}
+	ln := &w.lanes[laneDeletes]
+	if err := w.enter(ln); err != nil {
+		return err
+	}
+	for _, d := range ds {
+		if len(d.Col) == 0 || len(d.Col) > cell.ColumnMax || d.Lo < 0 || d.Lo > d.Hi {
+			return w.fail(fmt.Errorf("%w: delete of %q [%d, %d] of row %q", ErrEntry, clip(d.Col), d.Lo, d.Hi, clip(w.row)))
+		}
+		var lo [8]byte
+		c := entryOf(d, &lo)
+		_, same, err := w.add(ln, &c)
+		if err != nil {
+			return err
+		}
+		if same && d.Hi >= w.lastLo {
+			return w.orderErr(ln, &c)
+		}
+		w.lastLo = d.Lo
+		w.stats.deletes++
+		if d.Lo > 0 {
+			w.stats.holes++
+		}
+		w.stats.logical += uint64(len(w.row) + len(d.Col) + 16)
+	}
+	return nil
+}
+
+// AddCells adds cells of the current row: columns ascending, then timestamps descending, over all calls for the row.
+// Code and Dict are not needed.
+func (w *Writer) AddCells(cs []cell.Cell) error {
+	if len(cs) == 0 {
+		return w.err
+	}
+	ln := &w.lanes[laneCells]
+	if err := w.enter(ln); err != nil {
+		return err
+	}
+	rowLen := uint64(len(w.row)) + 8
+	for i := range cs {
+		c := &cs[i]
+		if c.TS < 0 || len(c.Value) > cell.ValueMax || len(c.Col) > cell.ColumnMax || c.Kind < cell.KindSet || c.Kind > cell.KindBlob {
+			return w.fail(fmt.Errorf("%w: cell of row %q, column %q at %d, kind %d, %d bytes", ErrEntry, clip(w.row), clip(c.Col), c.TS, c.Kind, len(c.Value)))
+		}
+		id, same, err := w.add(ln, c)
+		if err != nil {
+			return err
+		}
+		if !same {
+			w.version = 0
+		}
+		if id >= len(w.stats.blockCols) {
+			fam, err := w.stats.family(c.Col)
+			if err != nil {
+				return w.fail(fmt.Errorf("%w: row %q: %w", ErrEntry, clip(w.row), err))
+			}
+			w.stats.blockCols = append(w.stats.blockCols, uint32(fam))
+			ln.fams |= familyBit(fam)
+		}
+		w.version++
+		if w.version == 1 && w.o.ColumnFilter {
+			w.colFilter.Add(bloom.HashColumn(w.rowHash, c.Col))
+		}
+		w.stats.cell(int(w.stats.blockCols[id]), c.TS, w.version, rowLen+uint64(len(c.Col)+len(c.Value)))
+	}
+	return nil
+}
