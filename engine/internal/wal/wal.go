@@ -345,10 +345,5 @@ func (l *Log) Size() int64 {
 	return n
 }
 
-func roundUp(n int64, align int) int64 {
-	a := int64(align)
-	return (n + a - 1) / a * a
-}
-
 // pow2 returns the smallest power of two that is at least n.
 func pow2(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }

@@ -195,6 +195,28 @@ func TestOpenKillLoop(t *testing.T) {
 	}
 }
 
+// A process dies between write and sync: the next one reads the record from the page cache and builds on it, so it must be
+// durable before anything newer is.
+func TestKilledBeforeSync(t *testing.T) {
+	m := vfs.NewMem()
+	f := faultfs.New(m, faultfs.Options{})
+	o := Options{FS: f, Dir: "w", StoreID: 3, Manual: true, NoDirect: true}
+	l := openNew(t, o)
+	must(t, l.Append(recOf(1, 100), 1, 1, 1))
+	f.SetRules(faultfs.FailIf(faultfs.Sync, "slot", syscall.EIO))
+	if err := l.Sync(ctx); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	f.SetRules()
+	l = openNew(t, o)
+	must(t, l.Append(recOf(2, 100), 2, 1, 1))
+	must(t, l.Sync(ctx))
+	o.FS = m.CrashClone(1, 0)
+	if seqs, _ := replayAll(t, o, 0); !slices.Equal(seqs, count(1, 2)) {
+		t.Fatal(seqs)
+	}
+}
+
 // Every mutating call of a life fails in turn: the failure is reported, sticks, and what was acknowledged survives a crash.
 func TestFailNth(t *testing.T) {
 	for _, inject := range []error{syscall.EIO, faultfs.ErrShort} {
@@ -370,9 +392,11 @@ func TestRelease(t *testing.T) {
 		}
 		must(t, l.Sync(ctx))
 	}
-	put()
-	must(t, l.Release(seq)) // no start of replay was ever asked for
-	if seqs, _ := replayAll(t, o, 0); len(seqs) != 100 {
+	for range 4 {
+		put()
+		must(t, l.Release(seq)) // no start of replay was ever asked for
+	}
+	if seqs, _ := replayAll(t, o, 0); len(seqs) != 400 {
 		t.Fatal(len(seqs))
 	}
 	for range 30 { // as an engine does that records OldestSlot in the edit before
