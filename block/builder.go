@@ -43,10 +43,13 @@ type Builder struct {
 	// succ[0] is the column that began the last row, succ[id+1] the one that last followed column id. Rows tend to repeat
 	// their columns, so that one comparison with the guess finds the column and proves the order: a guess is recorded only
 	// after the two columns were compared.
-	succ  []uint16
-	table []uint16 // open addressing, column id or noCol; length a power of two
-	prev  int      // id+1 of the row's last column, 0 at its start
-	same  bool     // the last two cells of the row have one column
+	succ         []uint16
+	table        []uint16 // open addressing, column id or noCol; length a power of two
+	prev         int      // id+1 of the row's last column, 0 at its start
+	boundsOf     int      // cells that minTS and maxTS are of; 0: none
+	minTS, maxTS int64
+
+	same bool // the last two cells of the row have one column
 
 	chunkCells []uint32
 	chunkEnds  []uint32 // raw end of each closed chunk
@@ -62,6 +65,7 @@ func (b *Builder) Reset() {
 	b.rowBytes, b.rowEnds, b.starts, b.cut = b.rowBytes[:0], b.rowEnds[:0], b.starts[:0], false
 	b.colBytes, b.colEnds, b.succ = b.colBytes[:0], b.colEnds[:0], append(b.succ[:0], noCol)
 	b.chunkCells, b.chunkEnds, b.chunkStart, b.prev = b.chunkCells[:0], b.chunkEnds[:0], 0, 0
+	b.boundsOf = 0
 	for i := range b.table {
 		b.table[i] = noCol
 	}
@@ -81,7 +85,7 @@ func (b *Builder) Cols() int  { return len(b.colEnds) }
 
 // Size estimates the raw bytes of the block so far.
 func (b *Builder) Size() int {
-	// Codes, timestamps and value ends mostly take 1-2, 2-4 and 2 bytes a cell.
+	// Codes, timestamps and value ends mostly take 1-2, 2-4 and 2 bytes a cell; a row's end and suffix end 2 each.
 	return len(b.values) + len(b.rowBytes) + len(b.colBytes) + 6*len(b.ts) + 4*len(b.rowEnds) + keysHead
 }
 
@@ -206,10 +210,14 @@ func (b *Builder) Last() (col []byte, ts int64) {
 
 // TimeBounds are the smallest and largest timestamp of the block so far.
 func (b *Builder) TimeBounds() (lo, hi int64) {
+	if b.boundsOf == len(b.ts) && b.boundsOf > 0 {
+		return b.minTS, b.maxTS
+	}
 	lo, hi = math.MaxInt64, 0
 	for _, t := range b.ts {
 		lo, hi = min(lo, t), max(hi, t)
 	}
+	b.minTS, b.maxTS, b.boundsOf = lo, hi, len(b.ts)
 	return lo, hi
 }
 

@@ -80,92 +80,107 @@ func (k *Keys) View(b []byte) error { return k.parse(b, false) }
 func (k *Keys) Parse(b []byte) error { return k.parse(b, true) }
 
 func (k *Keys) parse(b []byte, deep bool) error {
-	bad := func(at int, format string, args ...any) error {
-		return damage.New("keys", int64(at), format, args...)
-	}
 	if len(b) < keysHead+keysSlack {
-		return bad(0, "%d bytes are too short", len(b))
+		return badKeys(0, "%d bytes are too short", len(b))
 	}
-	u32 := func(at int) int64 { return int64(binary.LittleEndian.Uint32(b[at:])) }
-	rows, cells, cols, chunks := u32(0), u32(4), u32(8), u32(12)
-	prefixN, rowLen, valLen, dictLen := u32(24), u32(28), u32(32), u32(36)
-	flags := b[40]
-	size := int64(len(b))
-	*k = Keys{
-		b: b, Rows: int(rows), Cells: int(cells), Cols: int(cols), Chunks: int(chunks),
-		Cut: flags&flagCut != 0, tsPerRow: flags&flagTSPerRow != 0, kind: cell.Kind(b[44]),
-		base:  int64(binary.LittleEndian.Uint64(b[16:])),
-		codeW: int(b[41]), tsW: int(b[42]), dictW: int(b[43]), valW: int(b[45]), rowW: int(b[46]), endW: int(b[47]),
-		prefixN: int(prefixN), rowLen: int(rowLen), valLen: int(valLen), dictLen: int(dictLen),
-	}
-	dictBytes, rowBytes := u32(48), u32(52)
-	switch {
-	case flags&^keysFlagsKnow != 0:
-		return bad(40, "unknown flags %#x", flags)
-	case k.codeW > 2 || k.tsW > 8 || k.dictW > 4 || k.valW > 4 || k.rowW > 4 || k.endW > 4:
-		return bad(41, "a width is too large")
-	case binary.LittleEndian.Uint64(b[56:]) != 0:
-		return bad(56, "reserved bytes are not zero")
-	case rows == 0 || cells < rows || cols == 0 || cols > cells || cells > maxCells:
-		return bad(0, "%d rows, %d cells, %d columns", rows, cells, cols)
-	case chunks > cells:
-		return bad(12, "%d chunks for %d cells", chunks, cells)
-	case k.base < 0:
-		return bad(16, "negative timestamp")
-	}
-	// All terms below are under 2^32 * 8, so an int64 sum cannot overflow.
-	at := int64(keysHead)
-	part := func(n int64) int {
-		p := at
-		at += n
-		return int(min(p, size))
-	}
-	k.dictEnds = part(cols * int64(k.dictW))
-	k.dict = part(dictBytes)
-	k.prefix = part(prefixN)
-	k.rowEnds = part(rows * int64(k.rowW))
-	k.rows = part(rowBytes)
-	k.ends = part(rows * int64(k.endW))
-	k.codes = part(cells * int64(k.codeW))
-	if k.tsPerRow {
-		k.ts = part(rows * int64(k.tsW))
-	} else {
-		k.ts = part(cells * int64(k.tsW))
-	}
-	k.kinds = int(min(at, size))
-	if k.kind == 0 {
-		part(cells)
-	}
-	k.valEnds = part(cells * int64(k.valW))
-	k.chunkAt = part(chunks * 8)
-	if at+keysSlack != size {
-		return bad(0, "parts add up to %d bytes, section has %d", at+keysSlack, size)
-	}
+	h := b[:keysHead]
+	le := binary.LittleEndian
+	k.b = b
+	k.Rows, k.Cells, k.Cols, k.Chunks = int(le.Uint32(h)), int(le.Uint32(h[4:])), int(le.Uint32(h[8:])), int(le.Uint32(h[12:]))
+	k.base = int64(le.Uint64(h[16:]))
+	k.prefixN, k.rowLen, k.valLen, k.dictLen = int(le.Uint32(h[24:])), int(le.Uint32(h[28:])), int(le.Uint32(h[32:])), int(le.Uint32(h[36:]))
+	k.Cut, k.tsPerRow = h[40]&flagCut != 0, h[40]&flagTSPerRow != 0
+	k.codeW, k.tsW, k.dictW = int(h[41]), int(h[42]), int(h[43])
+	k.kind = cell.Kind(h[44])
+	k.valW, k.rowW, k.endW = int(h[45]), int(h[46]), int(h[47])
+	dictBytes, rowBytes := int(le.Uint32(h[48:])), int(le.Uint32(h[52:]))
 	k.dictMask, k.rowMask, k.endMask = maskOf(k.dictW), maskOf(k.rowW), maskOf(k.endW)
 	k.codeMask, k.tsMask, k.valMask = maskOf(k.codeW), maskOf(k.tsW), maskOf(k.valW)
-	k.perRow = int(cells / rows)
+	if deep {
+		if err := k.checkHead(dictBytes, rowBytes); err != nil {
+			return err
+		}
+	}
+	// checkHead has made sure that none of these sums overflows.
+	k.dictEnds = keysHead
+	k.dict = k.dictEnds + k.Cols*k.dictW
+	k.prefix = k.dict + dictBytes
+	k.rowEnds = k.prefix + k.prefixN
+	k.rows = k.rowEnds + k.Rows*k.rowW
+	k.ends = k.rows + rowBytes
+	k.codes = k.ends + k.Rows*k.endW
+	k.ts = k.codes + k.Cells*k.codeW
+	if k.tsPerRow {
+		k.kinds = k.ts + k.Rows*k.tsW
+	} else {
+		k.kinds = k.ts + k.Cells*k.tsW
+	}
+	k.valEnds = k.kinds
+	if k.kind == 0 {
+		k.valEnds += k.Cells
+	}
+	k.chunkAt = k.valEnds + k.Cells*k.valW
+	if k.endW == 0 && k.Rows > 0 {
+		k.perRow = 1
+		if k.Cells != k.Rows {
+			k.perRow = k.Cells / k.Rows
+		}
+	}
+	if end := k.chunkAt + 8*k.Chunks + keysSlack; end != len(b) {
+		return badKeys(0, "parts add up to %d bytes, section has %d", end, len(b))
+	}
 	if !deep {
 		return nil
 	}
-	switch {
-	case k.dictW == 0 && cols*dictLen != dictBytes, k.dictW != 0 && dictLen != 0:
-		return bad(36, "column length %d, %d columns in %d bytes", dictLen, cols, dictBytes)
-	case k.rowW == 0 && rows*rowLen != rowBytes, k.rowW != 0 && rowLen != 0:
-		return bad(28, "row suffix length %d, %d rows in %d bytes", rowLen, rows, rowBytes)
-	case k.endW == 0 && rows*int64(k.perRow) != cells:
-		return bad(47, "%d cells are not the same number in %d rows", cells, rows)
-	case k.valW == 0 && cells*valLen > PartMax, k.valW != 0 && valLen != 0:
-		return bad(32, "value length %d", valLen)
-	case binary.LittleEndian.Uint64(b[size-keysSlack:]) != 0:
-		return bad(int(size-keysSlack), "slack is not zero")
-	}
-	if err := k.checkNumbers(bad, dictBytes, rowBytes); err != nil {
+	if err := k.checkNumbers(dictBytes, rowBytes); err != nil {
 		return err
 	}
-	return k.checkChunks(bad)
+	return k.checkChunks()
 }
 
-func (k *Keys) checkNumbers(bad func(int, string, ...any) error, dictBytes, rowBytes int64) error {
+func badKeys(at int, format string, args ...any) error {
+	return damage.New("keys", int64(at), format, args...)
+}
+
+// checkHead checks the numbers of the head against each other and against the size of the section.
+func (k *Keys) checkHead(dictBytes, rowBytes int) error {
+	b := k.b
+	size := int64(len(b))
+	rows, cells, cols := int64(k.Rows), int64(k.Cells), int64(k.Cols)
+	// A number over the size of the section, or negative where int has 32 bits, cannot be a count or length of bytes in it.
+	for i, n := range []int{k.prefixN, dictBytes, rowBytes, k.rowLen, k.dictLen, k.Chunks} {
+		if n < 0 || int64(n) > size {
+			return badKeys(0, "length %d is %d in a section of %d", i, n, size)
+		}
+	}
+	switch {
+	case b[40]&^keysFlagsKnow != 0:
+		return badKeys(40, "unknown flags %#x", b[40])
+	case k.codeW > 2 || k.tsW > 8 || k.dictW > 4 || k.valW > 4 || k.rowW > 4 || k.endW > 4:
+		return badKeys(41, "a width is too large")
+	case binary.LittleEndian.Uint64(b[56:]) != 0:
+		return badKeys(56, "reserved bytes are not zero")
+	case rows <= 0 || cells < rows || cols <= 0 || cols > cells || cells > maxCells:
+		return badKeys(0, "%d rows, %d cells, %d columns", rows, cells, cols)
+	case int64(k.Chunks) > cells:
+		return badKeys(12, "%d chunks for %d cells", k.Chunks, cells)
+	case k.base < 0:
+		return badKeys(16, "negative timestamp")
+	case k.dictW == 0 && cols*int64(k.dictLen) != int64(dictBytes), k.dictW != 0 && k.dictLen != 0:
+		return badKeys(36, "column length %d, %d columns in %d bytes", k.dictLen, cols, dictBytes)
+	case k.rowW == 0 && rows*int64(k.rowLen) != int64(rowBytes), k.rowW != 0 && k.rowLen != 0:
+		return badKeys(28, "row suffix length %d, %d rows in %d bytes", k.rowLen, rows, rowBytes)
+	case k.endW == 0 && cells%rows != 0:
+		return badKeys(47, "%d cells are not the same number in %d rows", cells, rows)
+	case k.valLen < 0 || k.valW == 0 && cells*int64(k.valLen) > PartMax, k.valW != 0 && k.valLen != 0:
+		return badKeys(32, "value length %d", k.valLen)
+	case binary.LittleEndian.Uint64(b[size-keysSlack:]) != 0:
+		return badKeys(int(size-keysSlack), "slack is not zero")
+	}
+	return nil
+}
+
+func (k *Keys) checkNumbers(dictBytes, rowBytes int) error {
 	rising := func(what string, from, n, w int, strict bool, last int64) error {
 		if w == 0 {
 			return nil
@@ -174,19 +189,19 @@ func (k *Keys) checkNumbers(bad func(int, string, ...any) error, dictBytes, rowB
 		for i := 0; i < n; i++ {
 			v := int64(k.num(from+i*w, mask))
 			if v < prev || strict && v == prev || v > last {
-				return bad(from+i*w, "%s %d ends at %d after %d", what, i, v, prev)
+				return badKeys(from+i*w, "%s %d ends at %d after %d", what, i, v, prev)
 			}
 			prev = v
 		}
 		if prev != last {
-			return bad(from, "last %s ends at %d of %d", what, prev, last)
+			return badKeys(from, "last %s ends at %d of %d", what, prev, last)
 		}
 		return nil
 	}
-	if err := rising("column", k.dictEnds, k.Cols, k.dictW, false, dictBytes); err != nil {
+	if err := rising("column", k.dictEnds, k.Cols, k.dictW, false, int64(dictBytes)); err != nil {
 		return err
 	}
-	if err := rising("row key", k.rowEnds, k.Rows, k.rowW, false, rowBytes); err != nil {
+	if err := rising("row key", k.rowEnds, k.Rows, k.rowW, false, int64(rowBytes)); err != nil {
 		return err
 	}
 	if err := rising("row", k.ends, k.Rows, k.endW, true, int64(k.Cells)); err != nil {
@@ -195,7 +210,7 @@ func (k *Keys) checkNumbers(bad func(int, string, ...any) error, dictBytes, rowB
 	if k.valW != 0 {
 		total := int64(k.num(k.valEnds+(k.Cells-1)*k.valW, k.valMask))
 		if total > PartMax {
-			return bad(k.valEnds, "%d bytes of values", total)
+			return badKeys(k.valEnds, "%d bytes of values", total)
 		}
 		if err := rising("value", k.valEnds, k.Cells, k.valW, false, total); err != nil {
 			return err
@@ -204,7 +219,7 @@ func (k *Keys) checkNumbers(bad func(int, string, ...any) error, dictBytes, rowB
 	if k.codeW > 0 {
 		for i := 0; i < k.Cells; i++ {
 			if c := k.num(k.codes+i*k.codeW, k.codeMask); c >= uint64(k.Cols) {
-				return bad(k.codes+i*k.codeW, "column %d of %d", c, k.Cols)
+				return badKeys(k.codes+i*k.codeW, "column %d of %d", c, k.Cols)
 			}
 		}
 	}
@@ -214,29 +229,29 @@ func (k *Keys) checkNumbers(bad func(int, string, ...any) error, dictBytes, rowB
 		}
 		for i := 0; i < n; i++ {
 			if d := k.num(k.ts+i*k.tsW, k.tsMask); d > uint64(math.MaxInt64-k.base) {
-				return bad(k.ts+i*k.tsW, "timestamp overflows")
+				return badKeys(k.ts+i*k.tsW, "timestamp overflows")
 			}
 		}
 	}
 	if k.kind == 0 {
 		for i, b := range k.b[k.kinds : k.kinds+k.Cells] {
 			if b == 0 {
-				return bad(k.kinds+i, "kind 0")
+				return badKeys(k.kinds+i, "kind 0")
 			}
 		}
 	}
 	return nil
 }
 
-func (k *Keys) checkChunks(bad func(int, string, ...any) error) error {
+func (k *Keys) checkChunks() error {
 	if (k.Chunks == 0) != (k.ValueEnd(k.Cells-1) == 0) {
-		return bad(12, "%d chunks for %d bytes of values", k.Chunks, k.ValueEnd(k.Cells-1))
+		return badKeys(12, "%d chunks for %d bytes of values", k.Chunks, k.ValueEnd(k.Cells-1))
 	}
 	prevCell, prevAt := -1, int64(-1)
 	for i := 0; i < k.Chunks; i++ {
 		c, at := k.ChunkCell(i), int64(k.ChunkAt(i))
 		if i == 0 && (c != 0 || at != 0) || c <= prevCell || c >= k.Cells || at <= prevAt {
-			return bad(k.chunkAt+8*i, "chunk %d of cell %d at %d", i, c, at)
+			return badKeys(k.chunkAt+8*i, "chunk %d of cell %d at %d", i, c, at)
 		}
 		prevCell, prevAt = c, at
 	}
@@ -449,49 +464,82 @@ func (k *Keys) searchCol(col []byte) (int, bool) {
 func (k *Keys) AppendCells(dst []cell.Cell, r, from, to int, vals []byte, valBase int, dict uint16) []cell.Cell {
 	n := len(dst)
 	dst = dst[:n+to-from]
-	ts := k.base
-	if k.tsPerRow {
-		ts = k.TS(from, r)
+	if to-from == 1 {
+		k.one(&dst[n], r, from, vals, valBase, dict)
+		return dst
 	}
+	out := dst[n:]
+	// Everything the loops use is in locals: the compiler must assume that a store into out changes k.
+	b, ts, kind := k.b, k.base, k.kind
 	tsAt, tsW, tsMask := k.ts+from*k.tsW, k.tsW, k.tsMask
 	if k.tsPerRow {
-		// The loop then adds zero to the row's timestamp.
-		tsAt, tsW, tsMask = k.ts, 0, 0
+		ts = k.TS(from, r)
+		tsAt, tsW, tsMask = k.ts, 0, 0 // the loop adds zero to the row's timestamp
 	}
-	codeAt := k.codes + from*k.codeW
-	kind := k.kind
-	var v0, v1, valAt int
-	if vals != nil {
-		v0 = k.ValueStart(from) - valBase
-		valAt = k.valEnds + from*k.valW
-	}
-	b := k.b
-	for i := from; i < to; i++ {
-		c := &dst[n]
-		n++
-		code := int(binary.LittleEndian.Uint64(b[codeAt:]) & k.codeMask)
-		codeAt += k.codeW
-		c.Col = k.Col(code)
+	codeAt, codeW, codeMask := k.codes+from*k.codeW, k.codeW, k.codeMask
+	cols, colW, colMask, colLen, colEnds := b[k.dict:k.prefix], k.dictW, k.dictMask, k.dictLen, k.dictEnds
+	fixed, valLen, valAt, valW, valMask := k.valW == 0, k.valLen, k.valEnds+from*k.valW, k.valW, k.valMask
+	v0 := k.ValueStart(from) - valBase
+	for i := range out {
+		c := &out[i]
+		code := int(binary.LittleEndian.Uint64(b[codeAt:]) & codeMask)
+		codeAt += codeW
+		s, e := code*colLen, code*colLen+colLen
+		if colW != 0 {
+			at := colEnds + code*colW
+			if e = int(binary.LittleEndian.Uint64(b[at:]) & colMask); code > 0 {
+				s = int(binary.LittleEndian.Uint64(b[at-colW:]) & colMask)
+			}
+		}
+		c.Col = cols[s:e:e]
 		c.TS = ts + int64(binary.LittleEndian.Uint64(b[tsAt:])&tsMask)
 		tsAt += tsW
-		if vals != nil {
-			if k.valW == 0 {
-				v1 = v0 + k.valLen
-			} else {
-				v1 = int(binary.LittleEndian.Uint64(b[valAt:])&k.valMask) - valBase
-				valAt += k.valW
-			}
-			c.Value = vals[v0:v1:v1]
-			v0 = v1
-		} else {
+		c.Code, c.Dict, c.Kind = uint32(code), dict, kind
+		if vals == nil {
 			c.Value = nil
+			continue
 		}
-		c.Code, c.Dict = uint32(code), dict
-		if kind == 0 {
-			c.Kind = cell.Kind(b[k.kinds+i])
-		} else {
-			c.Kind = kind
+		v1 := v0 + valLen
+		if !fixed {
+			v1 = int(binary.LittleEndian.Uint64(b[valAt:])&valMask) - valBase
+			valAt += valW
+		}
+		c.Value = vals[v0:v1:v1]
+		v0 = v1
+	}
+	if kind == 0 {
+		for i := range out {
+			out[i].Kind = cell.Kind(b[k.kinds+from+i])
 		}
 	}
 	return dst
+}
+
+// one is AppendCells for a single cell: rows of one cell are common, and the loop's preparations cost more than the cell.
+func (k *Keys) one(c *cell.Cell, r, i int, vals []byte, valBase int, dict uint16) {
+	b := k.b
+	code := int(binary.LittleEndian.Uint64(b[k.codes+i*k.codeW:]) & k.codeMask)
+	c.Col = k.Col(code)
+	t := i
+	if k.tsPerRow {
+		t = r
+	}
+	c.TS = k.base + int64(binary.LittleEndian.Uint64(b[k.ts+t*k.tsW:])&k.tsMask)
+	c.Code, c.Dict, c.Kind = uint32(code), dict, k.Kind(i)
+	if vals == nil {
+		c.Value = nil
+		return
+	}
+	var v0, v1 int
+	if k.valW == 0 {
+		v0 = i*k.valLen - valBase
+		v1 = v0 + k.valLen
+	} else {
+		at := k.valEnds + i*k.valW
+		if i > 0 {
+			v0 = int(binary.LittleEndian.Uint64(b[at-k.valW:]) & k.valMask)
+		}
+		v0, v1 = v0-valBase, int(binary.LittleEndian.Uint64(b[at:])&k.valMask)-valBase
+	}
+	c.Value = vals[v0:v1:v1]
 }

@@ -1,7 +1,6 @@
 package sstable
 
 import (
-	"bytes"
 	"math"
 
 	"github.com/rowandb/rowan/block"
@@ -61,9 +60,9 @@ type cursor struct {
 	keyFor   int // length of key's prefix, valid for the current block; -1: none
 
 	cell, end int // cells of the row in the current block that Cells has not passed
-	chunk     int // chunk that valsH holds, -1 none
+	chunkFrom int // valsH holds the values of the cells [chunkFrom, chunkEnd)
 	chunkEnd  int
-	chunkBase int
+	chunkBase int    // where they begin in the block's values
 	limit     []byte // first column beyond what is wanted; nil: none
 
 	dict         uint16
@@ -77,7 +76,8 @@ type cursor struct {
 
 func (c *cursor) reset(r *Reader, ln *lane, noFill bool) {
 	c.r, c.ln, c.noFill, c.err = r, ln, noFill, nil
-	c.live, c.onRow, c.chunk, c.win, c.limit, c.index = false, false, -1, nil, nil, nil
+	c.live, c.onRow, c.win, c.limit, c.index = false, false, nil, nil, nil
+	c.chunkFrom, c.chunkEnd = 0, 0
 	c.next, c.dict, c.keyFor = -1, 0, -1
 }
 
@@ -160,7 +160,7 @@ func (c *cursor) load(p pos) bool {
 	}
 	c.at, c.live, c.keyFor = p, false, -1
 	c.valsH.release()
-	c.chunk = -1
+	c.chunkFrom, c.chunkEnd = 0, 0
 	off, n, keysLen := c.index.Place(p.i)
 	if err := c.part(&c.keysH, c.slot(0), off, keysLen, block.PartKeys, n); err != nil {
 		return c.fail(err)
@@ -502,26 +502,18 @@ func (c *cursor) ready() bool {
 
 // cells appends the row's next cells, without their values if keysOnly.
 func (c *cursor) cells(dst []cell.Cell, keysOnly bool) []cell.Cell {
-	if len(dst) == cap(dst) || !c.ready() {
+	if len(dst) == cap(dst) || c.cell >= c.end && !c.ready() {
 		return dst
 	}
 	to := min(c.end, c.cell+cap(dst)-len(dst))
 	var vals []byte
-	base := 0
 	if !keysOnly {
-		if c.keys.Chunks == 0 {
-			vals = noValue
-		} else {
-			if c.chunk < 0 || c.cell >= c.chunkEnd || c.cell < c.keys.ChunkCell(c.chunk) {
-				if !c.loadChunk() {
-					return dst
-				}
-			}
-			to = min(to, c.chunkEnd)
-			vals, base = c.valsH.b, c.chunkBase
+		if (c.cell >= c.chunkEnd || c.cell < c.chunkFrom) && !c.loadChunk() {
+			return dst
 		}
+		to, vals = min(to, c.chunkEnd), c.valsH.b
 	}
-	dst = c.keys.AppendCells(dst, c.row, c.cell, to, vals, base, c.dict)
+	dst = c.keys.AppendCells(dst, c.row, c.cell, to, vals, c.chunkBase, c.dict)
 	c.cell = to
 	return dst
 }
@@ -531,6 +523,12 @@ var noValue = []byte{}
 
 // loadChunk loads the chunk of values that holds the cell cursor's cell.
 func (c *cursor) loadChunk() bool {
+	c.chunkFrom, c.chunkEnd, c.chunkBase = 0, 0, 0
+	if c.keys.Chunks == 0 {
+		c.valsH.release()
+		c.valsH.b, c.chunkEnd = noValue, c.keys.Cells
+		return true
+	}
 	i, from, to := c.keys.Chunk(c.cell)
 	off, n, keysLen := c.index.Place(c.at.i)
 	at, end := int64(c.keys.ChunkAt(i)), n-keysLen
@@ -538,7 +536,6 @@ func (c *cursor) loadChunk() bool {
 		end = int64(c.keys.ChunkAt(i + 1))
 	}
 	off += keysLen + at
-	c.chunk = -1
 	if at > n-keysLen || end > n-keysLen || end-at < block.HeadLen {
 		return c.fail(damage.New("keys", off, "chunk %d at %d of %d bytes", i, at, end-at))
 	}
@@ -549,9 +546,6 @@ func (c *cursor) loadChunk() bool {
 	if want := c.keys.ValueEnd(to-1) - c.chunkBase; want != len(c.valsH.b) {
 		return c.fail(damage.New("values", off, "%d bytes, keys say %d", len(c.valsH.b), want))
 	}
-	c.chunk, c.chunkEnd = i, to
+	c.chunkFrom, c.chunkEnd = from, to
 	return true
 }
-
-// sameRow reports whether the cursor is on a row with this key.
-func (c *cursor) sameRow(key []byte) bool { return c.onRow && bytes.Equal(c.rowKey(), key) }

@@ -150,7 +150,7 @@ func (w *Writer) Rows() uint64    { return w.stats.rows }
 func (w *Writer) Ranges() uint64  { return w.stats.ranges }
 func (w *Writer) Deletes() uint64 { return w.stats.deletes }
 func (w *Writer) Cells() uint64 {
-	n := uint64(0)
+	n := w.stats.runCells
 	for i := range w.stats.families {
 		n += w.stats.families[i].Cells
 	}
@@ -165,6 +165,9 @@ func (w *Writer) Empty() bool { return w.stats.rows == 0 }
 func (w *Writer) Finish(b cell.Bounds, firstSeq, lastSeq uint64) (Properties, error) {
 	if w.err != nil {
 		return Properties{}, w.err
+	}
+	if w.rowUsed {
+		w.last = w.row
 	}
 	if w.stats.rows > 0 && (!b.ContainsRow(w.first) || !b.ContainsRow(w.last)) {
 		return Properties{}, w.fail(fmt.Errorf("%w: rows %q..%q outside the bounds %q..%q", ErrOrder, clip(w.first), clip(w.last), clip(b.LoRow), clip(b.HiRow)))

@@ -16,7 +16,14 @@ type stats struct {
 	logical                             uint64
 	families                            []FamilyProps
 	byPrefix                            map[string]int // family 0x00 life -> number
-	blockCols                           []uint32       // column number in the block -> family number
+	// Cells of one family and timestamp that followed each other, not added to the family yet: in most rows all cells have one
+	// timestamp.
+	runFam   int
+	runTS    int64
+	runCells uint64
+	runBytes uint64
+
+	blockCols []uint32 // column number in the block -> family number
 }
 
 // family returns the number of the family life that col belongs to.
@@ -40,20 +47,35 @@ func (s *stats) family(col []byte) (int, error) {
 
 // cell counts a cell of family number fam, the version-th of its column in its row, from 1, with n logical bytes.
 func (s *stats) cell(fam int, ts int64, version uint64, n uint64) {
-	f := &s.families[fam]
-	f.Cells++
-	f.Bytes += n
-	f.MinTS, f.MaxTS = min(f.MinTS, ts), max(f.MaxTS, ts)
-	f.Ages.Add(ts, n)
+	if fam != s.runFam || ts != s.runTS {
+		s.endRun()
+		s.runFam, s.runTS = fam, ts
+	}
+	s.runCells++
+	s.runBytes += n
 	if version > 1 {
 		// Beyond rank 1, 2, 4, 8: version v counts for every power below it.
+		f := &s.families[fam]
 		for i := 0; i < min(bits.Len64(version-1), len(f.Beyond)); i++ {
 			f.Beyond[i]++
 		}
 	}
 }
 
+func (s *stats) endRun() {
+	if s.runCells == 0 {
+		return
+	}
+	f := &s.families[s.runFam]
+	f.Cells += s.runCells
+	f.Bytes += s.runBytes
+	f.MinTS, f.MaxTS = min(f.MinTS, s.runTS), max(f.MaxTS, s.runTS)
+	f.Ages.Add(s.runTS, s.runBytes)
+	s.runCells, s.runBytes = 0, 0
+}
+
 func (s *stats) fill(p *Properties) {
+	s.endRun()
 	p.Rows, p.Ranges, p.Deletes, p.Holes = s.rows, s.ranges, s.deletes, s.holes
 	p.MinTS, p.MaxTS, p.LogicalBytes = math.MaxInt64, 0, s.logical
 	p.Families = slices.Clone(s.families)

@@ -57,7 +57,7 @@ type Writer struct {
 	off       int64
 	err       error
 	first     []byte // first row with an entry
-	last      []byte // last row with an entry
+	last      []byte // last row with an entry before the current one
 	row       []byte
 	rowHash   uint64
 	haveRow   bool
@@ -141,6 +141,9 @@ func (w *Writer) StartRow(row []byte) error {
 	if w.haveRow && bytes.Compare(w.row, row) >= 0 {
 		return w.fail(fmt.Errorf("%w: row %q after %q", ErrOrder, clip(row), clip(w.row)))
 	}
+	if w.rowUsed {
+		w.last, w.row = w.row, w.last
+	}
 	w.row, w.haveRow, w.rowUsed = append(w.row[:0], row...), true, false
 	for i := range w.lanes {
 		w.lanes[i].inRow = false
@@ -167,7 +170,6 @@ func (w *Writer) enter(ln *laneWriter) error {
 		if w.rowUsed = true; w.first == nil {
 			w.first = bytes.Clone(w.row)
 		}
-		w.last = append(w.last[:0], w.row...)
 		w.stats.rows++
 		w.rowHash = bloom.HashRow(w.row)
 		w.rowFilter.Add(w.rowHash)
