@@ -84,6 +84,7 @@ func (db *DB) flushOne(tree uint64) (err error) {
 	cfg := merge.Config{Families: table.families, AsOf: asOf, MayRank: db.holesIn(st, tree, t.sealed[1:], nil)}
 	mi := merge.New(cfg, []cell.Iter{it})
 	defer mi.Close()
+	db.logger.Debug("flush begins", "table", table.Name, "sequences", m.last-m.first+1)
 	older := olderFiles(st.version.Trees[tree], nil, 0)
 	stats := m.Stats()
 	job := &compact.Job{
@@ -112,6 +113,7 @@ func (db *DB) flushOne(tree uint64) (err error) {
 		return err
 	}
 	db.stats.flushes.Add(1)
+	db.logger.Debug("flush ends", "table", table.Name, "files", len(res.Files), "bytes", res.BytesWritten)
 	db.stats.count(&res)
 	return db.releaseLog(unneeded)
 }
