@@ -4,19 +4,16 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"time"
-
-	"github.com/rowandb/rowan/gc"
 )
 
 // Families are those of every table: each kind of rule, and names that are prefixes of each other.
-var Families = map[string]gc.Rule{
-	"fam":   gc.NoPolicy(),
-	"fam-1": gc.MaxVersionsPolicy(1),
-	"fam.":  gc.UnionPolicy(gc.MaxVersionsPolicy(2), gc.MaxAgePolicy(3*time.Millisecond)),
-	"v2":    gc.MaxVersionsPolicy(2),
-	"age":   gc.MaxAgePolicy(2 * time.Millisecond),
-	"mix":   gc.IntersectionPolicy(gc.MaxVersionsPolicy(1), gc.MaxAgePolicy(2*time.Millisecond)),
+var Families = map[string]Rule{
+	"fam":   {},
+	"fam-1": {Versions: 1},
+	"fam.":  {Any: []Rule{{Versions: 2}, {Age: 3000}}},
+	"v2":    {Versions: 2},
+	"age":   {Age: 2000},
+	"mix":   {All: []Rule{{Versions: 1}, {Age: 2000}}},
 }
 
 var (

@@ -10,8 +10,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/rowandb/rowan/gc"
 )
 
 // Model is what a store promises: rows, columns, versions, rules. It never collects anything, it only does not show it; so
@@ -23,7 +21,7 @@ type Model struct {
 
 // ModelTable is one table.
 type ModelTable struct {
-	Rules map[string]gc.Rule   // by family
+	Rules map[string]Rule      // by family
 	Rows  map[string]*ModelRow // rows without versions are absent
 }
 
@@ -117,16 +115,12 @@ func (m *Model) change(t *ModelTable, row *ModelRow, c Change) {
 		if lo > 0 {
 			// A hole: first everything below the floor goes, or everything if nothing of the column is visible.
 			i, ok := row.find(c.Family, c.Qualifier)
-			if !ok {
+			if !ok || len(row.Cols[i].Versions) == 0 {
 				return
 			}
-			var ts []int64
-			for _, v := range row.Cols[i].Versions {
-				ts = append(ts, v.TS)
-			}
-			rule := t.Rules[c.Family]
-			switch floor, has := rule.Floor(ts, m.Now); {
-			case len(ts) > 0 && rule.Drops(0, ts[0], m.Now):
+			vs := row.Cols[i].Versions
+			switch floor, has := t.Rules[c.Family].floor(stamps(vs), m.Now); {
+			case has && vs[0].TS < floor:
 				row.cut(c.Family, c.Qualifier, 0, math.MaxInt64)
 			case has && floor > 0:
 				row.cut(c.Family, c.Qualifier, 0, floor-1)
@@ -175,10 +169,10 @@ func (m *Model) Visible(table, key string) *ModelRow {
 	}
 	out := &ModelRow{}
 	for _, c := range r.Cols {
-		rule := t.Rules[c.Family]
-		n := 0
-		for n < len(c.Versions) && !rule.Drops(n, c.Versions[n].TS, m.Now) {
-			n++
+		floor, has := t.Rules[c.Family].floor(stamps(c.Versions), m.Now)
+		n := len(c.Versions)
+		for has && n > 0 && c.Versions[n-1].TS < floor {
+			n--
 		}
 		if n > 0 {
 			c.Versions = c.Versions[:n]
@@ -189,6 +183,14 @@ func (m *Model) Visible(table, key string) *ModelRow {
 		return nil
 	}
 	return out
+}
+
+func stamps(vs []Version) []int64 {
+	ts := make([]int64, len(vs))
+	for i, v := range vs {
+		ts[i] = v.TS
+	}
+	return ts
 }
 
 // Keys are the rows of a table that have versions, sorted. Some may show nothing.

@@ -3,3 +3,5 @@
 package fuzz
 
 const defaultOps = 200_000
+
+const mutantsRun = true

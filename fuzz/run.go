@@ -182,7 +182,6 @@ func (r *runner) close() error {
 func (r *runner) countEvents() {
 	m := r.db.Metrics()
 	c := r.counts
-	c.add("memtable flush", int(m.Flushes))
 	c.add("flushed", int(m.Flushes))
 	c.add("merge", int(m.Compactions))
 	c.add("move", int(m.Moves))
@@ -309,7 +308,7 @@ func (r *runner) create(name string) error {
 	spec := r.set.Spec
 	spec.Families = map[string]engine.FamilySpec{}
 	for f, rule := range Families {
-		spec.Families[f] = engine.FamilySpec{GC: rule}
+		spec.Families[f] = engine.FamilySpec{GC: rule.Policy()}
 	}
 	_, err := r.db.CreateTable(ctx, name, spec)
 	if r.model.Tables[name] != nil {
@@ -413,10 +412,12 @@ func (r *runner) kill(o Op) error {
 	for n := len(lost); ; n-- {
 		err := r.compareAll(r.model, 0)
 		if err == nil {
-			if n < len(lost) {
-				r.counts.add("suffix lost", 1)
-			} else if n > 0 {
-				r.counts.add("suffix kept", 1)
+			switch {
+			case n == len(lost):
+			case n == 0:
+				r.counts.add("all that could be lost", 1)
+			default:
+				r.counts.add("a prefix kept", 1)
 			}
 			return r.verify()
 		}
