@@ -20,6 +20,7 @@ import (
 	"github.com/rowandb/rowan/engine/internal/memtable"
 	"github.com/rowandb/rowan/engine/internal/wal"
 	"github.com/rowandb/rowan/internal/damage"
+	"github.com/rowandb/rowan/io/record"
 	"github.com/rowandb/rowan/io/vfs"
 	"github.com/rowandb/rowan/levels"
 )
@@ -175,7 +176,8 @@ func (db *DB) mayCreate() error {
 // ours reports whether a file name is one that stores use.
 func ours(name string) bool {
 	_, table := levels.ParseTableName(name)
-	return table || wal.IsSlotName(name)
+	_, slot := record.ParseSlotName(name)
+	return table || slot
 }
 
 // checkFiles makes sure that every file of the version is there with its size.
