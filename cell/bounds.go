@@ -58,3 +58,9 @@ func (b Bounds) Clone() Bounds {
 	}
 	return c
 }
+
+// Equal reports whether b and o are the same stretch.
+func (b Bounds) Equal(o Bounds) bool {
+	return bytes.Equal(b.LoRow, o.LoRow) && bytes.Equal(b.LoCol, o.LoCol) && bytes.Equal(b.HiRow, o.HiRow) &&
+		(b.HiCol == nil) == (o.HiCol == nil) && bytes.Equal(b.HiCol, o.HiCol)
+}

@@ -36,6 +36,7 @@ func (db *DB) compact(plan *levels.Plan) (err error) {
 		db.stats.moves.Add(1)
 		return nil
 	}
+	db.logger.Debug("compaction begins", "table", table.Name, "files", len(plan.Inputs), "output", plan.Output, "why", plan.Why)
 	job := &compact.Job{
 		Older: olderFiles(tree, plan, plan.Output).overlap, FileBytes: db.opts.TableFileBytes, Check: db.jobs.check,
 	}
@@ -47,6 +48,8 @@ func (db *DB) compact(plan *levels.Plan) (err error) {
 		}
 		job.LastSeq = max(job.LastSeq, in.File.LastSeq)
 	}
+	hull := plan.Bounds()
+	job.Hull = &hull
 	mems := st.trees[plan.Tree]
 	cfg := merge.Config{Families: table.families, AsOf: asOf, MayRank: db.holesIn(st, plan.Tree, mems.sealed, plan)}
 	job.Merge = merge.New(cfg, db.inputs(plan))
@@ -62,6 +65,7 @@ func (db *DB) compact(plan *levels.Plan) (err error) {
 		return err
 	}
 	db.stats.compactions.Add(1)
+	db.logger.Debug("compaction ends", "table", table.Name, "files", len(res.Files), "bytes", res.BytesWritten)
 	db.stats.count(&res)
 	for _, in := range plan.Inputs {
 		db.stats.bytesCompacted.Add(uint64(in.File.Size))

@@ -49,6 +49,7 @@ type DB struct {
 	// sealing. Held for memory work only.
 	placeMu sync.Mutex
 	nextSeq uint64
+	logged  int64 // bytes of all records placed since Open; guarded by placeMu
 
 	jobs  jobs
 	snaps snapshots

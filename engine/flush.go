@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/compact"
@@ -17,7 +18,7 @@ import (
 func (db *DB) sealIfFull(tree uint64) {
 	db.placeMu.Lock()
 	st := db.states.cur.Load()
-	if t := st.trees[tree]; t != nil && t.active.Bytes() >= db.opts.MemtableBytes {
+	if t := st.trees[tree]; t != nil && t.active.size.Load() >= db.opts.MemtableBytes {
 		db.seal(tree)
 	}
 	db.placeMu.Unlock()
@@ -27,21 +28,19 @@ func (db *DB) sealIfFull(tree uint64) {
 
 // sealOldest seals the memtable that holds the log back when the log has outgrown its bound.
 func (db *DB) sealOldest() {
-	if db.log.Size() <= db.opts.LogBytes {
-		return
-	}
 	db.placeMu.Lock()
 	defer db.placeMu.Unlock()
 	var tree, first uint64
+	var at int64
 	for id, t := range db.states.cur.Load().trees {
 		if len(t.sealed) > 0 {
 			return // a flush is on its way already
 		}
 		if f := t.active.first; f != 0 && (first == 0 || f < first) {
-			tree, first = id, f
+			tree, first, at = id, f, t.active.at
 		}
 	}
-	if first != 0 {
+	if first != 0 && db.logged-at > db.opts.LogBytes {
 		db.seal(tree)
 	}
 }
@@ -85,6 +84,7 @@ func (db *DB) flushOne(tree uint64) (err error) {
 	cfg := merge.Config{Families: table.families, AsOf: asOf, MayRank: db.holesIn(st, tree, t.sealed[1:], nil)}
 	mi := merge.New(cfg, []cell.Iter{it})
 	defer mi.Close()
+	db.logger.Debug("flush begins", "table", table.Name, "sequences", m.last-m.first+1)
 	older := olderFiles(st.version.Trees[tree], nil, 0)
 	stats := m.Stats()
 	job := &compact.Job{
@@ -95,7 +95,11 @@ func (db *DB) flushOne(tree uint64) (err error) {
 	if err != nil {
 		return err
 	}
-	edit := &levels.Edit{Flushed: []levels.Flushed{{Tree: tree, Seq: m.last}}, EngineTime: asOf, LastSeq: m.last}
+	unneeded := db.unneeded(m)
+	edit := &levels.Edit{
+		Flushed: []levels.Flushed{{Tree: tree, Seq: m.last}}, EngineTime: asOf, LastSeq: m.last,
+		LogStart: db.log.OldestSlotFor(unneeded),
+	}
 	for _, f := range res.Files {
 		edit.Added = append(edit.Added, levels.AddedFile{Tree: tree, Level: 0, File: f})
 	}
@@ -109,9 +113,9 @@ func (db *DB) flushOne(tree uint64) (err error) {
 		return err
 	}
 	db.stats.flushes.Add(1)
+	db.logger.Debug("flush ends", "table", table.Name, "files", len(res.Files), "bytes", res.BytesWritten)
 	db.stats.count(&res)
-	db.releaseLog()
-	return nil
+	return db.releaseLog(unneeded)
 }
 
 // beginCollect fixes the as-of time of a merge, waits for the batches with holes that looked at the store before, and pins
@@ -176,7 +180,6 @@ func (db *DB) install(edit *levels.Edit, files []*levels.File, change func(st *s
 	edit.Num = old.EditNum + 1
 	edit.Stamp = db.stamp.Load()
 	edit.NextFile = db.nextFile.Load()
-	edit.LogStart = db.log.OldestSlot()
 	next, err := old.Apply(edit)
 	if err == nil {
 		err = checkEdit(old, next, edit)
@@ -265,19 +268,29 @@ func checkEdit(old, next *levels.Version, e *levels.Edit) error {
 	return nil
 }
 
-// releaseLog lets the log reuse what every tree has flushed.
-func (db *DB) releaseLog() {
+// unneeded is the sequence through which the log is not needed any more once the given memtables are in files or dropped.
+func (db *DB) unneeded(without ...*mem) uint64 {
 	db.placeMu.Lock()
+	defer db.placeMu.Unlock()
 	seq := db.nextSeq - 1
-	for _, t := range db.states.cur.Load().trees {
-		for _, m := range append(t.sealed[:len(t.sealed):len(t.sealed)], t.active) {
-			if m.first != 0 {
-				seq = min(seq, m.first-1)
-			}
+	look := func(m *mem) {
+		if m.first != 0 && !slices.Contains(without, m) {
+			seq = min(seq, m.first-1)
 		}
 	}
-	db.placeMu.Unlock()
-	if err := db.log.Release(seq); err != nil {
-		db.fail("recycle the log", err)
+	for _, t := range db.states.cur.Load().trees {
+		look(t.active)
+		for _, m := range t.sealed {
+			look(m)
+		}
 	}
+	return seq
+}
+
+// releaseLog lets the log reuse what is not needed through seq, after the edit that says so.
+func (db *DB) releaseLog(seq uint64) error {
+	if err := db.log.Release(seq); err != nil {
+		return db.fail("recycle the log", err)
+	}
+	return nil
 }

@@ -67,7 +67,7 @@ func (j *jobs) measure(st *state) {
 			worst = stopPressure
 		case n == sealedMemtableMax:
 			// The last memtable before the limit: the fuller it is the slower its writers.
-			fill := t.active.Bytes() * (stopPressure - 1) / (2 * j.db.opts.MemtableBytes)
+			fill := t.active.size.Load() * (stopPressure - 1) / (2 * j.db.opts.MemtableBytes)
 			worst = max(worst, int(min(fill, stopPressure-1)))
 		}
 	}
@@ -244,7 +244,7 @@ func (j *jobs) startCompaction(plan levels.Plan, done func(error)) {
 
 // ended records how a job ended, wakes who waits for it and starts what can start now.
 func (j *jobs) ended(err error) {
-	if err != nil && (errors.Is(err, errStopped) || errors.Is(err, errTreeGone) || errors.Is(err, ErrFailed)) {
+	if err != nil && (errors.Is(err, ErrClosed) || errors.Is(err, errTreeGone) || errors.Is(err, ErrFailed)) {
 		err = nil
 	} else {
 		j.db.health.background(err)
@@ -315,12 +315,10 @@ func (j *jobs) stop() {
 	}
 }
 
-var errStopped = errors.New("stopped")
-
 // check ends a running job when the store closes or has failed.
 func (j *jobs) check() error {
 	if j.db.life.closed.Load() {
-		return errStopped
+		return ErrClosed
 	}
 	return j.db.health.failed()
 }

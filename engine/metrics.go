@@ -51,8 +51,8 @@ type Metrics struct {
 	DebtBytes int64         // that compactions still have to rewrite
 
 	Log struct {
-		Direct                 bool // direct I/O in force
-		Bytes                  int64
+		Direct                 bool  // direct I/O in force
+		Bytes                  int64 // of all slots, spare ones included
 		Records, Groups        uint64
 		WriteCalls, Syncs      uint64
 		SlotsMade, SlotsReused uint64
@@ -157,7 +157,10 @@ func (db *DB) behind() map[string]any {
 
 func (db *DB) logMetrics(m *Metrics) {
 	s := db.log.Stats()
-	m.Log.Direct = s.Direct
+	m.Log.Direct = s.Mode == direct.Direct.String()
 	m.Log.Bytes = db.log.Size()
+	m.Log.Records, m.Log.Groups = s.Records, s.Groups
+	m.Log.WriteCalls, m.Log.Syncs = s.Writes, s.Syncs
+	m.Log.SlotsMade, m.Log.SlotsReused = s.Created, s.Recycled
 	m.Log.DurableSeq = db.log.Durable()
 }

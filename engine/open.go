@@ -221,8 +221,8 @@ func (db *DB) newMem() *mem {
 func (db *DB) logOptions(v *levels.Version) wal.Options {
 	return wal.Options{
 		FS: db.fs, Dir: db.dir, SlotSize: db.opts.LogSegmentBytes, OpenCount: v.OpenCount + 1, StoreID: v.StoreID,
-		Buffered: db.opts.Buffered, Now: db.opts.Clock, Logger: db.logger, Manual: db.inline(),
-		OnError: func(err error) { db.fail("write the log", err) },
+		NoDirect: db.opts.Buffered, Now: db.opts.Clock, Logger: db.logger, Manual: db.inline(),
+		OnIOError: func(err error) { db.fail("write the log", err) },
 	}
 }
 
@@ -248,6 +248,10 @@ func (db *DB) recover(v *levels.Version, fresh bool) (wal.Recovered, error) {
 		})
 		if err != nil {
 			return rec, err
+		}
+		// Only the creation of a store, before anything else, can have a manifest and no log.
+		if !rec.Any && (v.OpenCount > 1 || v.LastTable > 0) {
+			return rec, &damage.Error{File: db.dir, Part: "log", Offset: -1, Detail: "no slot-*.log is there"}
 		}
 	}
 	db.clock.raise(rec.EngineTime)
@@ -289,6 +293,9 @@ func (db *DB) replay(st *state, b []byte) (last uint64, err error) {
 			m.first = seq
 		}
 		m.last = max(m.last, last)
+		if seq == h.FirstSeq || m.size.Load() == 0 {
+			m.grow(len(b), h.Count)
+		}
 		applied++
 		return m
 	})
@@ -334,7 +341,7 @@ func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recove
 			return fmt.Errorf("remove stale file: %w", err)
 		}
 	}
-	db.logger.Info("I/O", "log direct", db.log.Stats().Direct, "table files direct", !db.opts.Buffered, "reads", db.opts.Reads.String())
+	db.logger.Info("I/O", "log", db.log.Stats().Mode, "table files direct", !db.opts.Buffered, "reads", db.opts.Reads.String())
 	return nil
 }
 

@@ -151,15 +151,17 @@ func (db *DB) DropTable(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	err := db.install(&levels.Edit{DropTables: []uint64{t.ID}, LastSeq: seq}, nil, func(st *state) {
+	mems := db.states.cur.Load().trees[t.tree]
+	unneeded := db.unneeded(append(mems.sealed[:len(mems.sealed):len(mems.sealed)], mems.active)...)
+	edit := &levels.Edit{DropTables: []uint64{t.ID}, LastSeq: seq, LogStart: db.log.OldestSlotFor(unneeded)}
+	err := db.install(edit, nil, func(st *state) {
 		delete(st.trees, t.tree)
 		st.gen++
 	})
 	if err != nil {
 		return err
 	}
-	db.releaseLog()
-	return nil
+	return db.releaseLog(unneeded)
 }
 
 // Tables returns the names of all tables, sorted.

@@ -32,8 +32,15 @@ type mem struct {
 	*memtable.Table
 	// first and last are the sequences of its entries, 0 while empty. Guarded by DB.placeMu while active, fixed once sealed.
 	first, last uint64
+	at          int64        // DB.logged when first was given; guarded like first
+	size        atomic.Int64 // bytes of its entries as logged, with what the memtable adds per entry
 	refs        atomic.Int64 // states that list it, and writers at work in it
 }
+
+// entryCost is what an entry takes in a memtable beside its names and value, about.
+const entryCost = 48
+
+func (m *mem) grow(bytes, entries int) { m.size.Add(int64(bytes) + int64(entries)*entryCost) }
 
 func (m *mem) unref() {
 	if m.refs.Add(-1) == 0 {

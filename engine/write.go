@@ -230,11 +230,14 @@ func (r *run) evaluate(b *Batch) error {
 			}
 		}
 	}
-	if n := int64(r.entries.Len()); n > BatchBytesMax {
+	if n := int64(r.entries.Len()) + recordOverhead; n > BatchBytesMax {
 		return fmt.Errorf("%w: %d, the most is %d", ErrBatchTooBig, n, BatchBytesMax)
 	}
 	return nil
 }
+
+// recordOverhead bounds what a record has beside its entries.
+const recordOverhead = 80
 
 func (r *run) change(t *rtable, row []byte, o *op) error {
 	e := cell.Entry{Tree: t.tree, Row: row}
@@ -300,15 +303,17 @@ func (r *run) commit() (uint64, error) {
 		return 0, db.fail("write the log", err)
 	}
 	db.nextSeq = last + 1
+	db.logged += int64(len(r.record))
 	st := db.states.cur.Load() // seals happen under placeMu: the active memtables cannot change
 	r.mems = r.mems[:0]
 	for _, t := range r.tables {
 		m := st.trees[t.tree].active
 		m.refs.Add(1)
 		if m.first == 0 {
-			m.first = first
+			m.first, m.at = first, db.logged
 		}
 		m.last = last
+		m.grow(len(r.record), int(n))
 		r.mems = append(r.mems, m)
 	}
 	ticket := db.publisher.Enter(last)
@@ -318,7 +323,7 @@ func (r *run) commit() (uint64, error) {
 	db.publisher.Done(ticket)
 	full := false
 	for _, m := range r.mems {
-		full = full || m.Bytes() >= db.opts.MemtableBytes
+		full = full || m.size.Load() >= db.opts.MemtableBytes
 		m.unref()
 	}
 	db.stats.batches.Add(1)

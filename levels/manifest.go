@@ -96,7 +96,7 @@ func (m *Manifest) Close() error { return m.f.Close() }
 // Snapshot returns an edit that makes an empty version into v.
 func (v *Version) Snapshot() *Edit {
 	e := &Edit{
-		Num: v.EditNum + 1, NextFile: v.NextFile, LastTable: v.LastTable, LastTree: v.LastTree, LogStart: v.LogStart,
+		Num: max(v.EditNum, 1), NextFile: v.NextFile, LastTable: v.LastTable, LastTree: v.LastTree, LogStart: v.LogStart,
 		LastSeq: v.LastSeq, EngineTime: v.EngineTime, Stamp: v.Stamp, OpenCount: v.OpenCount, StoreID: v.StoreID,
 	}
 	e.PutTables = v.Schema.Tables()

@@ -173,7 +173,7 @@ func (h *Histogram) widen(ts int64) {
 		for used > 0 && h.Counts[used-1] == 0 {
 			used--
 		}
-		if int64(used)-i <= histBuckets {
+		if -i <= int64(histBuckets-used) {
 			copy(h.Counts[-i:], h.Counts[:used])
 			clear(h.Counts[:-i])
 			h.Base += i
@@ -183,7 +183,7 @@ func (h *Histogram) widen(ts int64) {
 	var c [histBuckets]uint64
 	base := h.Base >> 1
 	for i, n := range h.Counts {
-		c[(h.Base+int64(i))>>1-base] += n
+		c[(h.Base&1+int64(i))>>1] += n // (Base+i)>>1 - base, without the overflow near the largest timestamp
 	}
 	h.Base, h.Counts = base, c
 	h.Shift++
@@ -202,6 +202,9 @@ func (h *Histogram) empty() bool {
 func (h *Histogram) Older(ts int64) uint64 {
 	var sum uint64
 	for i, n := range h.Counts {
+		if n == 0 {
+			continue // its timestamps may be beyond the largest
+		}
 		lo := (h.Base + int64(i)) << h.Shift
 		switch d := ts - lo; {
 		case d >= 1<<h.Shift:

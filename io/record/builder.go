@@ -41,10 +41,19 @@ func NewBuilder(store uint64, buf []byte, align int) (*Builder, error) {
 	return &Builder{store: store, buf: buf, align: align}, nil
 }
 
-// Grow replaces the buffer by a larger one under the same conditions; the pending bytes move.
-func (b *Builder) Grow(buf []byte, align int) {
+// Grow replaces the buffer by a larger one, whose length is a multiple of the alignment too; the pending bytes move.
+func (b *Builder) Grow(buf []byte) {
 	copy(buf, b.buf[:b.n])
-	b.buf, b.align = buf, align
+	b.buf = buf
+}
+
+// SetAlign changes the alignment; to be followed by Reset.
+func (b *Builder) SetAlign(align int) error {
+	if align < BlockSize || align%BlockSize != 0 || len(b.buf)%align != 0 {
+		return fmt.Errorf("record: buffer of %d bytes, alignment %d", len(b.buf), align)
+	}
+	b.align = align
+	return nil
 }
 
 // Room is the size of the buffer.

@@ -81,6 +81,8 @@ type Reader struct {
 	state   State
 	open    uint64
 	ignored int64
+	begun   bool // a place where a record starts was found
+	start   Pos
 	end     Pos
 	err     error // io.EOF at the end
 }
@@ -127,6 +129,7 @@ func (r *Reader) next() ([]byte, uint64, error) {
 	}
 	i := r.i
 	start := Pos{r.chain[i].First.Slot, canon(r.off)}
+	r.start = start
 	bad := func(format string, args ...any) ([]byte, uint64, error) {
 		torn := slices.ContainsFunc(r.rec, func(c byte) bool { return c != 0 })
 		return nil, 0, r.judge(i, start, torn, fmt.Sprintf(format, args...))
@@ -208,8 +211,16 @@ func (r *Reader) advance() (bool, error) {
 		if ok && next.Gap && next.End.Slot == h.Slot && next.End.Off >= at {
 			end = min(end, next.End.Off-at)
 		}
-		if end > HeaderSize {
-			r.p, r.off = b[HeaderSize:end], at+HeaderSize
+		from := int64(HeaderSize)
+		if !r.begun {
+			// The first slot may begin with the rest of a record whose start is not needed any more.
+			if h.First == 0 {
+				continue
+			}
+			r.begun, from = true, int64(h.First)
+		}
+		if end > from {
+			r.p, r.off = b[from:end], at+from
 			return true, nil
 		}
 	}
@@ -330,6 +341,9 @@ func (r *Reader) headers(s *Slot, at int64, f func(at int64, h *Header) bool) er
 func (r *Reader) damaged(i int, at Pos, format string, args ...any) error {
 	return damage.At(damage.New(fmt.Sprintf("record in slot %d", at.Slot), at.Off, format, args...), r.chain[i].Name, 0)
 }
+
+// Began is where the record that Next returned starts.
+func (r *Reader) Began() Pos { return r.start }
 
 // Place is where the record that Next returned ends, or where the log ends.
 func (r *Reader) Place() Pos { return r.end }

@@ -21,6 +21,8 @@ type Job struct {
 	// Older reports whether a source older than the inputs may hold something of these columns of a row; a delete that
 	// reaches nothing is forgotten.
 	Older func(row []byte, cols cell.Range) bool
+	// Hull, if set, is the bounds of all inputs: what files that are cut inside a row speak for never grows.
+	Hull *cell.Bounds
 	// FileBytes is the size at which a file is cut.
 	FileBytes         int64
 	FirstSeq, LastSeq uint64
@@ -243,6 +245,14 @@ func (w *writer) finish(hiCol []byte) error {
 	}
 	w.bounds.HiCol = hiCol
 	b := w.bounds.Clone()
+	if h := w.job.Hull; h != nil {
+		if len(b.LoCol) == 0 && bytes.Equal(b.LoRow, h.LoRow) {
+			b.LoCol = append(b.LoCol, h.LoCol...)
+		}
+		if b.HiCol == nil && h.HiCol != nil && bytes.Equal(b.HiRow, h.HiRow) {
+			b.HiCol = append([]byte{}, h.HiCol...)
+		}
+	}
 	p, err := w.w.Finish(b, w.job.FirstSeq, w.job.LastSeq)
 	if err != nil {
 		return err

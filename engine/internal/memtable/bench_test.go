@@ -45,7 +45,7 @@ func BenchmarkInsert(b *testing.B) {
 	defer pool.Close()
 	warm := New(Options{Pool: pool})
 	rows.fill(b, warm, benchN)
-	b.ReportMetric(float64(warm.Used())/benchN-120, "overheadB/cell")
+	overhead := float64(warm.Used())/benchN - 120
 	warm.Release()
 	var t *Table
 	var before, after runtime.MemStats
@@ -78,6 +78,7 @@ func BenchmarkInsert(b *testing.B) {
 	b.StopTimer()
 	runtime.ReadMemStats(&after)
 	b.ReportMetric(float64(after.Mallocs-before.Mallocs)/float64(b.N), "objects/op")
+	b.ReportMetric(overhead, "overheadB/cell")
 	t.Release()
 }
 
@@ -125,20 +126,14 @@ func BenchmarkScan(b *testing.B) {
 			it := t.NewIter(math.MaxUint64, cell.IterOptions{})
 			defer it.Close()
 			cells := make([]cell.Cell, 0, 16)
-			ok := false
-			for range b.N {
-				if !ok {
-					if way == "forward" {
-						ok = it.First()
-					} else {
-						ok = it.Last()
-					}
-				}
-				cells = it.Cells(cells[:0])
-				if way == "forward" {
-					ok = it.Next()
-				} else {
-					ok = it.Prev()
+			start, step := it.First, it.Next
+			if way == "reverse" {
+				start, step = it.Last, it.Prev
+			}
+			for n := 0; n < b.N; {
+				for ok := start(); ok && n < b.N; ok = step() {
+					cells = it.Cells(cells[:0])
+					n++
 				}
 			}
 		})

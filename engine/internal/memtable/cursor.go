@@ -47,17 +47,7 @@ func (c *cursor) loadSmall() {
 }
 
 func (c *cursor) loadLeaf(ref uint32) {
-	c.n, c.right, _, _ = c.t.loadLeaf(ref, &c.refs)
-}
-
-// first moves to the first entry.
-func (c *cursor) first() {
-	if c.word&tagMask == tagTree {
-		c.loadLeaf(c.t.tree(c.word).first)
-	} else {
-		c.loadSmall()
-	}
-	c.at = 0
+	c.n, c.right, _, _ = c.t.loadLeaf(c.t.tree(c.word), ref, &c.refs)
 }
 
 // seek moves to the first entry at or after k.
@@ -88,7 +78,7 @@ func (c *cursor) seek(k *key) {
 
 // loadLeaf copies the refs of a leaf, and returns how many, its right neighbour, its beginning, and the number of the leaf
 // itself, which is another one if ref has only a signpost left.
-func (t *Table) loadLeaf(ref uint32, refs *[slots]uint32) (n int, next, low, self uint32) {
+func (t *Table) loadLeaf(tr *tree, ref uint32, refs *[slots]uint32) (n int, next, low, self uint32) {
 	for {
 		nd := (*node)(t.at(ref))
 		h := nd.hdr.Load()
@@ -106,8 +96,17 @@ func (t *Table) loadLeaf(ref uint32, refs *[slots]uint32) (n int, next, low, sel
 			}
 		}
 		next = nd.next.Load()
-		if nd.unchanged(h) {
-			return n, next, nd.low, ref
+		h2 := nd.hdr.Load()
+		if h2&^hdrLatch != h&^hdrLatch {
+			continue
 		}
+		if (h|h2)&hdrLatch != 0 && next != 0 {
+			// A split may have stored next but not yet the shorter order: leave to the new leaf what is its own.
+			k := t.itemKey(tr, (*node)(t.at(next)).low)
+			for n > 0 && t.compare(tr, &k, refs[(n-1)&(slots-1)]) <= 0 {
+				n--
+			}
+		}
+		return n, next, nd.low, ref
 	}
 }

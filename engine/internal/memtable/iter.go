@@ -2,6 +2,7 @@ package memtable
 
 import (
 	"bytes"
+	"math/bits"
 	"sync"
 	"unsafe"
 
@@ -22,20 +23,20 @@ type iter struct {
 	seq  uint64
 	opts cell.IterOptions
 
+	allCols bool // opts.Columns is everything
 	// Rows: refs[at] of a copy of leaf is the current one if loaded; else the place in the leaf as of state h is known.
 	row    *row
-	rowRef uint32
 	loaded bool
 	leaf   uint32
-	h      uint64
-	at, n  int
+	at     int
+	n      int
+	seen   uint64 // bit i: the row of refs[i] is visible
 	right  uint32
 	low    uint32
 	refs   [slots]uint32
 
 	// The current row.
-	single   *entry // the row's only entry in the cell set, if it has just one
-	started  bool   // cells is placed
+	walk     walk
 	cells    cursor
 	prev     *entry // last version that was decided; older sequences of it do not count
 	hideOn   bool   // the row has visible ranges or any narrow delete
@@ -46,6 +47,15 @@ type iter struct {
 	delsOpen bool
 	dels     cursor
 }
+
+// walk says how far the current row's cells are.
+type walk uint8
+
+const (
+	walkFresh walk = iota // at the first, the cursor is not placed
+	walkOn                // at the cursor
+	walkDone
+)
 
 type seqRange struct {
 	cell.Range
@@ -73,7 +83,7 @@ func (it *Iter) Init(t *Table, seq uint64, o cell.IterOptions) {
 		it.s = iters.Get().(*iter)
 	}
 	s := it.s
-	s.t, s.seq, s.opts = t, seq, o
+	s.t, s.seq, s.opts, s.allCols = t, seq, o, o.Columns.Whole()
 	s.row, s.loaded = nil, false
 }
 
@@ -89,7 +99,7 @@ func (it *Iter) Close() error {
 
 // forget drops every pointer into the table, which may be gone before the state is used again.
 func (s *iter) forget() {
-	s.t, s.row, s.single, s.prev, s.hideCol, s.opts = nil, nil, nil, nil, nil, cell.IterOptions{}
+	s.t, s.row, s.prev, s.hideCol, s.opts = nil, nil, nil, nil, cell.IterOptions{}
 	s.cells.t, s.hide.t, s.dels.t = nil, nil, nil
 	clear(s.ranges)
 	s.ranges, s.active = s.ranges[:0], s.active[:0]
@@ -160,8 +170,8 @@ func (it *Iter) SeekGE(row []byte) bool {
 	k := key{b: row}
 	p := s.t.descend(&s.t.rows, &k, false, 0)
 	if p.eq != 0 && s.visible(p.eq) {
-		s.loaded, s.leaf, s.h, s.at = false, p.ref, p.h, p.at
-		s.setRow(p.eq)
+		s.loaded, s.leaf = false, p.ref
+		s.setRow(s.t.row(p.eq))
 		return true
 	}
 	s.load(p.ref)
@@ -181,8 +191,8 @@ func (it *Iter) SeekExact(row []byte) bool {
 		s.row = nil
 		return false
 	}
-	s.loaded, s.leaf, s.h, s.at = false, p.ref, p.h, p.at
-	s.setRow(p.eq)
+	s.loaded, s.leaf = false, p.ref
+	s.setRow(s.t.row(p.eq))
 	return true
 }
 
@@ -230,20 +240,32 @@ func (s *iter) reload() {
 	s.at = s.find(&k, false)
 }
 
-// load copies a leaf and touches its rows: they lie anywhere in memory, and these loads, unlike those of the walk that
-// follows, do not wait for each other.
+// load copies a leaf and touches its rows and the next leaf: they lie anywhere in memory, and these loads, unlike those of
+// the walk that follows, do not wait for each other.
 func (s *iter) load(ref uint32) {
-	s.n, s.right, s.low, s.leaf = s.t.loadLeaf(ref, &s.refs)
+	s.n, s.right, s.low, s.leaf = s.t.loadLeaf(&s.t.rows, ref, &s.refs)
 	s.loaded = true
-	var sum uint32
+	if s.right != 0 {
+		(*node)(s.t.at(s.right)).touch()
+	}
+	sum := uint64(0)
 	for _, r := range s.refs[:s.n] {
-		sum += s.t.row(r).lock.Load()
+		p := s.t.at(r)
+		sum += uint64((*row)(p).lock.Load()) + *(*uint64)(unsafe.Add(p, rowMin-8))
 	}
 	touched(sum)
+	// Now that the lengths of the keys are near: the entries behind them. A row's first entry has its lowest sequence.
+	seen := uint64(0)
+	for i, r := range s.refs[:s.n] {
+		if s.t.row(r).first().seq <= s.seq {
+			seen |= 1 << (i & 63)
+		}
+	}
+	s.seen = seen
 }
 
 //go:noinline
-func touched(uint32) {}
+func touched(uint64) {}
 
 // find returns the place of the first row >= k, in the loaded leaf or, if all of it is below k, in one to the right. before:
 // the row before that place is wanted, so the search stays in a leaf that ends there.
@@ -274,12 +296,9 @@ func (s *iter) find(k *key, before bool) int {
 // forward makes the first visible row at or after place at the current one.
 func (s *iter) forward(at int) bool {
 	for {
-		for ; at < s.n; at++ {
-			if ref := s.refs[at&(slots-1)]; s.visible(ref) {
-				s.at = at
-				s.setRow(ref)
-				return true
-			}
+		if seen := s.seen >> uint(at); at < slots && seen != 0 {
+			s.enter(at + bits.TrailingZeros64(seen))
+			return true
 		}
 		if s.right == 0 {
 			s.row = nil
@@ -293,12 +312,9 @@ func (s *iter) forward(at int) bool {
 // backward makes the last visible row at or before place at the current one.
 func (s *iter) backward(at int) bool {
 	for {
-		for ; at >= 0; at-- {
-			if ref := s.refs[at&(slots-1)]; s.visible(ref) {
-				s.at = at
-				s.setRow(ref)
-				return true
-			}
+		if seen := s.seen << uint(slots-1-at); at >= 0 && seen != 0 {
+			s.enter(at - bits.LeadingZeros64(seen))
+			return true
 		}
 		if s.low == 0 {
 			s.row = nil
@@ -310,22 +326,21 @@ func (s *iter) backward(at int) bool {
 	}
 }
 
-// visible reports whether a row has an entry as of the sequence; its first entry has the lowest one.
-func (s *iter) visible(ref uint32) bool { return s.t.row(ref).first().seq <= s.seq }
+// enter makes the row at place at of the copied leaf the current one.
+func (s *iter) enter(at int) {
+	s.at = at
+	s.setRow(s.t.row(s.refs[at&(slots-1)]))
+}
 
-// setRow enters a row.
-func (s *iter) setRow(ref uint32) {
-	r := s.t.row(ref)
-	s.row, s.rowRef = r, ref
-	s.started, s.delsOpen, s.prev, s.single = false, false, nil, nil
-	s.hideOn = false
-	if w := r.cells.Load(); w&tagMask == tagEntry {
-		s.single = s.t.entry(w)
-	}
+func (s *iter) setRow(r *row) {
+	s.row, s.walk, s.hideOn = r, walkFresh, false
 	if r.ranges.Load()|r.dels.Load() != 0 {
 		s.enterDeletes()
 	}
 }
+
+// visible reports whether a row has an entry as of the sequence.
+func (s *iter) visible(ref uint32) bool { return s.t.row(ref).first().seq <= s.seq }
 
 // enterDeletes collects the visible wide deletes of the row, and prepares for the narrow ones.
 func (s *iter) enterDeletes() {
@@ -345,7 +360,7 @@ func (s *iter) enterDeletes() {
 	s.hideOn = len(s.ranges) > 0 || word != 0
 	s.hide.start(s.t, word)
 	s.hideCol, s.active = nil, s.active[:0]
-	s.single = nil
+	s.delsOpen = false
 }
 
 // Ranges implements cell.Iter.

@@ -20,7 +20,7 @@ func (it *Iter) SeekCell(col []byte, ts int64) {
 }
 
 func (s *iter) seekCell(col []byte, ts int64) {
-	s.started, s.prev, s.single = true, nil, nil
+	s.walk, s.prev = walkOn, nil
 	s.cells.start(s.t, s.row.cells.Load())
 	s.cells.seek(&key{b: col, ts: ts, seq: math.MaxUint64})
 	if s.hideOn && s.hide.word != 0 {
@@ -36,14 +36,22 @@ func (it *Iter) Cells(dst []cell.Cell) []cell.Cell {
 	if s == nil || s.row == nil {
 		return dst
 	}
-	if !s.started {
-		if e := s.single; e != nil && s.opts.Columns.Whole() {
+	if s.walk != walkOn {
+		if s.walk == walkDone {
+			return dst
+		}
+		if w := s.row.cells.Load(); w&tagMask == tagEntry && !s.hideOn && s.allCols {
 			// The common row of one cell: nothing to merge, nothing to hide.
-			if len(dst) < cap(dst) && e.seq <= s.seq {
-				s.single, s.started = nil, true
-				s.cells.start(s.t, tagNone)
-				return append(dst, s.cell(e))
+			e := s.t.entry(w)
+			if e.seq <= s.seq {
+				if len(dst) == cap(dst) {
+					return dst
+				}
+				dst = append(dst, cell.Cell{})
+				s.fill(&dst[len(dst)-1], e)
 			}
+			s.walk = walkDone
+			return dst
 		}
 		s.seekCell(s.opts.Columns.From, math.MaxInt64)
 	}
@@ -68,17 +76,17 @@ func (it *Iter) Cells(dst []cell.Cell) []cell.Cell {
 		if s.hideOn && s.hidden(e) {
 			continue
 		}
-		dst = append(dst, s.cell(e))
+		dst = append(dst, cell.Cell{})
+		s.fill(&dst[len(dst)-1], e)
 	}
 	return dst
 }
 
-func (s *iter) cell(e *entry) cell.Cell {
-	c := cell.Cell{Col: e.col(), TS: e.ts, Kind: e.kind}
+func (s *iter) fill(c *cell.Cell, e *entry) {
+	c.Col, c.TS, c.Kind = e.col(), e.ts, e.kind
 	if !s.opts.KeysOnly {
 		c.Value = e.value()
 	}
-	return c
 }
 
 // hidden reports whether a newer visible delete of this table covers e. It is asked in cell order.

@@ -216,7 +216,7 @@ func (s shape) row(i int) string {
 	case i%7 == 5:
 		return s.prefix + "\xff\xff\xff\xff\xff\xff\xff\xff" + fmt.Sprint(i)
 	}
-	return fmt.Sprintf("%s%d", s.prefix, i*2654435761%1000003)
+	return fmt.Sprintf("%s%d", s.prefix, int64(i)*2654435761%1000003)
 }
 
 func (s shape) col(r *rand.Rand) []byte {

@@ -136,7 +136,10 @@ func (t *Table) search(tr *tree, n *node, h uint64, k *key, kh uint64) (place in
 // compare orders k against an item.
 func (t *Table) compare(tr *tree, k *key, ref uint32) int {
 	if tr.cells == 0 {
-		return bytes.Compare(k.b, t.row(ref).key())
+		p := t.at(ref)
+		sink := *(*uint64)(unsafe.Add(p, rowMin-8)) // comes with the key, so that the row's first entry is near too
+		_ = sink
+		return bytes.Compare(k.b, (*row)(p).key())
 	}
 	return k.compare(t.entry(ref))
 }
@@ -198,6 +201,20 @@ func (t *Table) beyond(tr *tree, n *node, k *key, kh uint64, moved, before bool)
 	return c > 0 || c == 0 && !before
 }
 
+// touch loads from every cache line of a leaf that a search may need. A leaf is seldom in the cache, and a binary search
+// would wait for its lines one after the other; these loads do not wait for each other. It halves a lookup.
+func (n *node) touch() {
+	n.hdr.Load()
+	n.order[0][0].Load()
+	n.order[1][0].Load()
+	for i := 0; i < slots; i += 8 {
+		n.heads[i].Load()
+	}
+	for i := 0; i < slots; i += 16 {
+		n.refs[i].Load()
+	}
+}
+
 // place is where a search ended: in leaf n, as published by h, in front of place items' successor.
 type place struct {
 	ref uint32
@@ -237,6 +254,9 @@ func (t *Table) descend(tr *tree, k *key, before bool, level uint32) place {
 		kid := (*inner)(unsafe.Pointer(n)).kids[n.slot(h, at)].Load()
 		if n.unchanged(h) {
 			p.ref, moved = kid, false
+			if n.level == 1 {
+				(*node)(t.at(kid)).touch()
+			}
 		}
 	}
 }

@@ -32,6 +32,8 @@ const (
 	entryHead = int(unsafe.Sizeof(entry{}))
 	vecHead   = int(unsafe.Sizeof(vec{}))
 
+	rowMin = rowHead + 8 + entryHead // bytes of the smallest record of a row
+
 	rowLatch = 1 << 31
 
 	kindDelete  cell.Kind = 0x40 // the value is the lower end, 8 bytes in this machine's order

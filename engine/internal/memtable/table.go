@@ -175,7 +175,7 @@ func (t *Table) apply(rowKey []byte, c change) error {
 		}
 	}
 	if err := t.write(w, rowKey, &c); err != nil {
-		t.failed.CompareAndSwap(nil, &err)
+		t.fail(err)
 		return err
 	}
 	w.count(&c)
@@ -185,6 +185,9 @@ func (t *Table) apply(rowKey []byte, c change) error {
 	}
 	return nil
 }
+
+// fail makes err the answer to later changes: after a failure between two levels of the tree it can be read, not changed.
+func (t *Table) fail(err error) { t.failed.CompareAndSwap(nil, &err) }
 
 // start makes the tree at the first change.
 func (t *Table) start() error {

@@ -53,8 +53,10 @@ func TestEmptyAndReleasedTables(t *testing.T) {
 		if len(it.Cells(make([]cell.Cell, 0, 1)))+len(it.Deletes(make([]cell.Delete, 0, 1)))+len(it.Ranges(nil)) > 0 {
 			t.Fatal("entries in an empty table")
 		}
-		if it.Close() != nil || it.Close() != nil || it.Err() != nil || it.First() {
-			t.Fatal("closed iterator")
+		for range 2 {
+			if it.Close() != nil || it.Err() != nil || it.First() {
+				t.Fatal("closed iterator")
+			}
 		}
 		if tab.Holes(q, q) {
 			t.Fatal("hole in an empty table")

@@ -1,0 +1,285 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/gc"
+	"github.com/rowandb/rowan/io/vfs"
+)
+
+// Every kind of bad input has its own error, says what and where, and leaves nothing behind.
+func TestBadInput(t *testing.T) {
+	s := newStore(t, nil)
+	tb := s.table("t", map[string]gc.Rule{"f": gc.MaxVersionsPolicy(3)})
+	other := newStore(t, nil).table("t", map[string]gc.Rule{"f": {}})
+	s.must(tb.Apply(ctx, "r", set("f", "q", 1, "v")))
+	before := s.scan(tb)
+	long := strings.Repeat("x", cell.RowKeyMax+1)
+	batch := func(change func(*Batch)) func() error {
+		return func() error {
+			b := NewBatch()
+			b.Add(tb, "good", set("f", "q", 1, "v"))
+			change(b)
+			return s.Apply(ctx, b)
+		}
+	}
+	apply := func(row string, m *Mutation) func() error { return func() error { return tb.Apply(ctx, row, m) } }
+	read := func(set RowSet, opts ...ReadOption) func() error {
+		return func() error { return tb.ReadRows(ctx, set, func(Row) bool { return true }, opts...) }
+	}
+	createTable := func(name string, spec TableSpec) func() error {
+		return func() error { _, err := s.CreateTable(ctx, name, spec); return err }
+	}
+	family := func(name string, r gc.Rule) TableSpec {
+		return TableSpec{Families: map[string]FamilySpec{name: {GC: r}}}
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	value := make([]byte, cell.ValueMax+1)
+	tooMany := NewMutation()
+	for range BatchCellsMax + 1 {
+		tooMany.DeleteRow()
+	}
+	huge := NewMutation()
+	for i := range 3 {
+		huge.Set("f", fmt.Sprint(i), 1, value[:cell.ValueMax])
+	}
+	for _, c := range []struct {
+		name  string
+		call  func() error
+		want  error
+		place string // what the message must name
+	}{
+		{"unknown table", func() error { return s.Table("nope").Apply(ctx, "r", set("f", "q", 1, "v")) }, ErrNoTable, `"nope"`},
+		{"table of another store", batch(func(b *Batch) { b.Add(other, "r", set("f", "q", 1, "v")) }), ErrNoTable, "mutation 2 of 2"},
+		{"nil table", batch(func(b *Batch) { b.Add(nil, "r", set("f", "q", 1, "v")) }), ErrNoTable, "mutation 2 of 2"},
+		{"unknown family", batch(func(b *Batch) { b.Add(tb, "r", set("g", "q", 1, "v")) }), ErrNoFamily, `mutation 2 of 2, row "r": change 1 of 1`},
+		{"unknown family to delete", apply("r", mut(func(m *Mutation) { m.DeleteCellsInFamily("g") })), ErrNoFamily, `"g"`},
+		{"malformed family", apply("r", set("a b", "q", 1, "v")), ErrFamilyName, `"a b"`},
+		{"empty family", apply("r", set("", "q", 1, "v")), ErrFamilyName, "0 bytes"},
+		{"long family", apply("r", set(strings.Repeat("f", 65), "q", 1, "v")), ErrFamilyName, "65 bytes"},
+		{"empty row key", apply("", set("f", "q", 1, "v")), ErrRowKey, "0"},
+		{"long row key", apply(long, set("f", "q", 1, "v")), ErrRowKey, "65537"},
+		{"long qualifier", apply("r", set("f", strings.Repeat("q", cell.QualifierMax+1), 1, "v")), ErrQualifier, "16385"},
+		{"long value", apply("r", mut(func(m *Mutation) { m.Set("f", "q", 1, value) })), ErrValue, "change 1 of 1"},
+		{"timestamp below -1", apply("r", set("f", "q", -2, "v")), ErrTimestamp, "-2"},
+		{"lowest timestamp", apply("r", set("f", "q", math.MinInt64, "v")), ErrTimestamp, "-9223372036854775808"},
+		{"inverted time range", apply("r", mut(func(m *Mutation) { m.DeleteTimestampRange("f", "q", 5, 5) })), ErrTimeRange, "[5, 5)"},
+		{"negative time range", apply("r", mut(func(m *Mutation) { m.DeleteTimestampRange("f", "q", -1, 5) })), ErrTimeRange, "[-1, 5)"},
+		{"nil mutation", apply("r", nil), ErrNilMutation, ""},
+		{"nil batch", func() error { return s.Apply(ctx, nil) }, ErrNilBatch, ""},
+		{"too many changes", apply("r", tooMany), ErrBatchTooLong, "1048577"},
+		{"too many bytes", apply("r", huge), ErrBatchTooBig, "268435456"},
+		{"cancelled", func() error { return tb.Apply(cancelled, "r", set("f", "q", 1, "v")) }, context.Canceled, ""},
+		{"cancelled read", func() error { _, err := tb.ReadRow(cancelled, "r"); return err }, context.Canceled, ""},
+		{"read of an unknown table", func() error { _, err := s.Table("nope").ReadRow(ctx, "r"); return err }, ErrNoTable, `"nope"`},
+		{"read of an empty key", func() error { _, err := tb.ReadRow(ctx, ""); return err }, ErrRowKey, ""},
+		{"read of an empty key in a list", read(RowList{"a", ""}), ErrRowKey, "row 2 of 2"},
+		{"range the wrong way round", read(Rows{AllRows(), NewRange("b", "a")}), ErrRange, "part 2 of 2"},
+		{"nil row set", read(nil), ErrRange, ""},
+		{"negative limit", read(AllRows(), LimitRows(-1)), ErrLimit, "-1"},
+		{"filter on an unknown family", read(AllRows(), RowFilter(FamilyExact("g"))), ErrNoFamily, `"g"`},
+		{"no versions", read(AllRows(), RowFilter(ChainFilters(FamilyExact("f"), LatestN(0)))), ErrFilter, "filter 2 of 2"},
+		{"empty chain", read(AllRows(), RowFilter(ChainFilters())), ErrFilter, "chain"},
+		{"nil in a chain", read(AllRows(), RowFilter(ChainFilters(nil))), ErrFilter, "filter 1 of 1"},
+		{"inverted timestamp filter", read(AllRows(), RowFilter(TimestampRange(5, 4))), ErrFilter, "[5, 4)"},
+		{"inverted column filter", read(AllRows(), RowFilter(ColumnRange("f", QualifierRange(NewRange("b", "a"))))), ErrFilter, "column range"},
+		{"table exists", createTable("t", family("f", gc.Rule{})), ErrTableExists, `"t"`},
+		{"empty table name", createTable("", family("f", gc.Rule{})), ErrTableName, `""`},
+		{"bad table name", createTable("a/b", family("f", gc.Rule{})), ErrTableName, `"a/b"`},
+		{"no families", createTable("n", TableSpec{}), ErrOption, `"n"`},
+		{"bad family of a new table", createTable("n", family("f:", gc.Rule{})), ErrFamilyName, `"f:"`},
+		{"bad rule", createTable("n", family("f", gc.MaxVersionsPolicy(0))), ErrRule, `family "f"`},
+		{"bad age", createTable("n", family("f", gc.MaxAgePolicy(time.Microsecond))), ErrRule, `family "f"`},
+		{"bad codec", createTable("n", TableSpec{Families: family("f", gc.Rule{}).Families, Codec: 9}), ErrOption, "codec 9"},
+		{"bad block size", createTable("n", TableSpec{Families: family("f", gc.Rule{}).Families, BlockBytes: 1}), ErrOption, "BlockBytes is 1"},
+		{"bad bloom bits", createTable("n", TableSpec{Families: family("f", gc.Rule{}).Families, BloomBits: -1}), ErrOption, "BloomBits is -1"},
+		{"drop of an unknown table", func() error { return s.DropTable(ctx, "nope") }, ErrNoTable, `"nope"`},
+		{"compaction of an unknown table", func() error { return s.Table("nope").Compact(ctx, AllRows()) }, ErrNoTable, `"nope"`},
+		{"description of an unknown table", func() error { _, err := s.Table("nope").Describe(ctx); return err }, ErrNoTable, `"nope"`},
+	} {
+		err := c.call()
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.place) {
+			t.Errorf("%s: %v; want %v naming %s", c.name, err, c.want, c.place)
+		}
+		if got := s.scan(tb); got != before {
+			t.Fatalf("%s left something behind:\n%s", c.name, got)
+		}
+	}
+	// Entries of ApplyBulk are independent.
+	errs, err := tb.ApplyBulk(ctx, []string{"a", "", "c"}, []*Mutation{set("f", "q", 1, "v"), set("f", "q", 1, "v"), nil})
+	if err != nil || errs[0] != nil || !errors.Is(errs[1], ErrRowKey) || !errors.Is(errs[2], ErrNilMutation) {
+		t.Fatalf("bulk: %v, %v", errs, err)
+	}
+	s.want(s.scan(tb), "a f:q@1=v\n"+before)
+}
+
+func TestLimitsAreReachable(t *testing.T) {
+	s := newStore(t, nil)
+	tb := s.table("t", map[string]gc.Rule{"f": {}})
+	row, q := strings.Repeat("r", cell.RowKeyMax), strings.Repeat("q", cell.QualifierMax)
+	s.must(tb.Apply(ctx, row, set("f", q, math.MaxInt64, "v")))
+	s.must(tb.Apply(ctx, row, set("f", q, 0, "v")))
+	s.everywhere(func(where string) {
+		r, err := s.Table("t").ReadRow(ctx, row)
+		s.must(err)
+		if len(r.Cells) != 2 || r.Cells[0].Qualifier != q || r.Cells[0].Timestamp != math.MaxInt64 || r.Cells[1].Timestamp != 0 {
+			t.Fatalf("%s: %d cells", where, len(r.Cells))
+		}
+	})
+}
+
+// A batch larger than several log slots, with a value larger than a memtable.
+func TestBatchLargerThanALogSlot(t *testing.T) {
+	s := newStore(t, nil)
+	tb := s.table("t", map[string]gc.Rule{"f": {}})
+	m := NewMutation()
+	for i := range 5 {
+		m.Set("f", fmt.Sprint(i), 1, []byte(strings.Repeat(fmt.Sprint(i), 150<<10)))
+	}
+	s.must(tb.Apply(ctx, "r", m))
+	s.everywhere(func(where string) {
+		r, err := s.Table("t").ReadRow(ctx, "r")
+		s.must(err)
+		for i, c := range r.Cells {
+			if len(r.Cells) != 5 || string(c.Value) != strings.Repeat(fmt.Sprint(i), 150<<10) {
+				t.Fatalf("%s: wrong value %d", where, i)
+			}
+		}
+	})
+}
+
+func TestRowTooLargeToBeReadWhole(t *testing.T) {
+	s := newStore(t, func(o *Options) { o.RowBytesMax = 1000 })
+	tb := s.table("t", map[string]gc.Rule{"f": {}})
+	for i := range 20 {
+		s.must(tb.Apply(ctx, "r", set("f", fmt.Sprint("q", i), 1, strings.Repeat("x", 100))))
+	}
+	if _, err := tb.ReadRow(ctx, "r"); !errors.Is(err, ErrRowTooLarge) {
+		t.Fatalf("read row: %v", err)
+	}
+	n := 0
+	s.must(tb.ReadCellsBorrowed(ctx, SingleRow("r"), func(c BorrowedCell) bool { n += len(c.Value); return true }))
+	if n != 2000 {
+		t.Fatalf("%d bytes as cells", n)
+	}
+}
+
+func TestOpenModes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "store")
+	open := func(o Options) error {
+		o.MemtableBytes, o.LogSegmentBytes = 64<<10, 64<<10
+		db, err := Open(dir, o)
+		if err == nil {
+			err = db.Close()
+		}
+		return err
+	}
+	expect := func(what string, err, want error) {
+		t.Helper()
+		if !errors.Is(err, want) || (want == nil) != (err == nil) {
+			t.Fatalf("%s: %v, want %v", what, err, want)
+		}
+	}
+	expect("must exist", open(Options{MustExist: true}), ErrNotExist)
+	expect("read only", open(Options{ReadOnly: true}), ErrNotExist)
+	if _, err := os.Stat(dir); err == nil {
+		t.Fatal("a refused open made the directory")
+	}
+	expect("create only", open(Options{CreateOnly: true}), nil)
+	expect("create only again", open(Options{CreateOnly: true}), ErrExists)
+	expect("must exist", open(Options{MustExist: true}), nil)
+	expect("contradiction", open(Options{MustExist: true, CreateOnly: true}), ErrOption)
+	expect("tiny memtable", open(Options{CacheBytes: -1}), ErrOption)
+
+	db, err := Open(dir, Options{})
+	expect("open", err, nil)
+	tb := create(t, db, "t", map[string]gc.Rule{"f": {}})
+	expect("write", tb.Apply(ctx, "r", set("f", "q", 1, "v")), nil)
+	expect("double open", open(Options{}), ErrLocked)
+	expect("double open, read only", open(Options{ReadOnly: true}), ErrLocked)
+	expect("close", db.Close(), nil)
+	expect("close again", db.Close(), nil)
+	expect("use after close", tb.Apply(ctx, "r", set("f", "q", 1, "v")), ErrClosed)
+
+	before, err := os.ReadDir(dir)
+	expect("list", err, nil)
+	db, err = Open(dir, Options{ReadOnly: true})
+	expect("read only", err, nil)
+	r, err := db.Table("t").ReadRow(ctx, "r")
+	if err != nil || show(r) != "r f:q@1=v\n" {
+		t.Fatalf("read only: %s %v", show(r), err)
+	}
+	expect("write", db.Table("t").Apply(ctx, "r", set("f", "q", 1, "v")), ErrReadOnly)
+	_, err = db.CreateTable(ctx, "u", TableSpec{Families: map[string]FamilySpec{"f": {}}})
+	expect("create table", err, ErrReadOnly)
+	expect("drop table", db.DropTable(ctx, "t"), ErrReadOnly)
+	expect("flush", db.Flush(ctx), ErrReadOnly)
+	expect("sync", db.Sync(ctx), ErrReadOnly)
+	expect("compact", db.Compact(ctx), ErrReadOnly)
+	expect("close", db.Close(), nil)
+	after, err := os.ReadDir(dir)
+	if err != nil || len(after) != len(before) {
+		t.Fatalf("a read-only open changed the directory: %v, %v", before, after)
+	}
+}
+
+// Files with our names and no manifest, a manifest of another format, a missing or damaged file: never an empty store.
+func TestDirectoriesThatAreNotUnderstood(t *testing.T) {
+	s := newStore(t, nil)
+	tb := s.table("t", map[string]gc.Rule{"f": {}})
+	s.must(tb.Apply(ctx, "r", set("f", "q", 1, "v")))
+	s.must(s.Flush(ctx))
+	s.must(tb.Apply(ctx, "r2", set("f", "q", 1, "v")))
+	s.must(s.Close())
+	list, err := s.fs.List("/store")
+	s.must(err)
+	find := func(part string) string {
+		for _, e := range list {
+			if strings.Contains(e.Name, part) {
+				return "/store/" + e.Name
+			}
+		}
+		t.Fatalf("no %s in %v", part, list)
+		return ""
+	}
+	for _, c := range []struct {
+		name  string
+		harm  func(fs *vfs.Mem)
+		want  error
+		place string
+	}{
+		{"manifest gone", func(fs *vfs.Mem) { s.must(fs.Remove(find("manifest"))) }, ErrDamaged, "no whole manifest"},
+		{"table gone", func(fs *vfs.Mem) { s.must(fs.Remove(find(".sst"))) }, ErrDamaged, ".sst"},
+		{"log gone", func(fs *vfs.Mem) { s.must(fs.Remove(find("slot-"))) }, ErrDamaged, "slot"},
+		{"table cut", func(fs *vfs.Mem) { cut(t, fs, find(".sst")) }, ErrDamaged, ".sst"},
+		{"manifest of another format", func(fs *vfs.Mem) { format(t, fs, find("manifest")) }, ErrFormat, "format 2"},
+		{"manifest header flipped", func(fs *vfs.Mem) { flip(t, fs, find("manifest"), 17) }, ErrDamaged, "manifest header"},
+		{"manifest edit flipped", func(fs *vfs.Mem) { flip(t, fs, find("manifest"), 70) }, ErrDamaged, "manifest-"},
+	} {
+		fs := s.fs.CrashClone(1, 1)
+		c.harm(fs)
+		o := s.opts
+		o.FS = fs
+		db, err := Open("/store", o)
+		if err == nil {
+			_ = db.Close()
+		}
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.place) {
+			t.Errorf("%s: %v; want %v naming %s", c.name, err, c.want, c.place)
+		}
+	}
+	s.open()
+	if got := s.scan(s.Table("t")); got != "r f:q@1=v\nr2 f:q@1=v\n" {
+		t.Fatal(got)
+	}
+}

@@ -1,0 +1,308 @@
+package fuzz
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
+
+// Families are those of every table: each kind of rule, and names that are prefixes of each other.
+var Families = map[string]Rule{
+	"fam":   {},
+	"fam-1": {Versions: 1},
+	"fam.":  {Any: []Rule{{Versions: 2}, {Age: 3000}}},
+	"v2":    {Versions: 2},
+	"age":   {Age: 2000},
+	"mix":   {All: []Rule{{Versions: 1}, {Age: 2000}}},
+}
+
+var (
+	familyNames = []string{"fam", "fam-1", "fam.", "v2", "age", "mix"}
+	qualifiers  = []string{"", "a", "ab", "a\x00", "b", "\xff\xff"}
+)
+
+// Start is the engine time at which every list begins, StepMicros what the clock gains with each operation: more than the
+// stamps that one operation can take, so that the model knows them.
+const (
+	Start      = int64(1_000_000_000)
+	StepMicros = 10
+)
+
+// Shape is what a generated list looks like.
+type Shape struct {
+	Tables, Rows int
+	ValueMax     int  // bytes
+	Wide         bool // some rows get many columns
+}
+
+// Generate returns n operations drawn from seed.
+func Generate(seed uint64, n int, s Shape) []Op {
+	g := &generator{r: rand.New(rand.NewPCG(seed, 0x70e7)), s: s, now: Start, have: map[string]bool{}}
+	var ops []Op
+	for i := range s.Tables {
+		ops = append(ops, Op{Kind: OpCreate, Table: g.name(i)})
+		g.have[g.name(i)] = true
+		g.now += StepMicros
+	}
+	for len(ops) < n {
+		g.now += StepMicros
+		o := g.op()
+		if o.Kind == OpTick {
+			g.now += o.N
+		}
+		ops = append(ops, o)
+	}
+	return ops
+}
+
+type generator struct {
+	r     *rand.Rand
+	s     Shape
+	now   int64
+	have  map[string]bool
+	snaps []int64
+	last  int64
+}
+
+func (g *generator) name(i int) string { return fmt.Sprintf("t%d", i) }
+
+func (g *generator) table() string {
+	for {
+		if t := g.name(g.r.IntN(g.s.Tables)); g.have[t] {
+			return t
+		}
+	}
+}
+
+func (g *generator) op() Op {
+	switch p := g.r.IntN(1000); {
+	case p < 480:
+		return Op{Kind: OpApply, Items: g.items(), NoSync: !chance(g.r, 8)}
+	case p < 490:
+		return Op{Kind: OpRefused, Items: g.refused(), NoSync: true}
+	case p < 650:
+		o := Op{Kind: OpGet, Table: g.table(), Read: g.read()}
+		o.Read.Row, o.Read.Limit, o.Read.Reverse = g.row(), 0, false
+		return o
+	case p < 740:
+		o := Op{Kind: OpScan, Table: g.table(), Read: g.read()}
+		o.Read.Rows = g.rows()
+		return o
+	case p < 780:
+		o := Op{Kind: OpStream, Table: g.table(), Read: g.read()}
+		o.Read.Rows = g.rows()
+		return o
+	case p < 880:
+		return Op{Kind: OpWork}
+	case p < 930:
+		return Op{Kind: OpTick, N: int64(g.r.IntN(400))}
+	case p < 945:
+		return Op{Kind: OpFlush}
+	case p < 952:
+		o := Op{Kind: OpCompact, Table: g.table()}
+		if chance(g.r, 70) {
+			o.Read.Rows = KeySet{g.keyRange(g.row)}
+		} else {
+			o.Read.Rows = KeySet{{}}
+		}
+		return o
+	case p < 957:
+		return Op{Kind: OpSync}
+	case p < 971:
+		if len(g.snaps) > 3 {
+			break
+		}
+		g.last++
+		g.snaps = append(g.snaps, g.last)
+		return Op{Kind: OpSnapshot, N: g.last}
+	case p < 985:
+		if len(g.snaps) == 0 {
+			break
+		}
+		i := g.r.IntN(len(g.snaps))
+		n := g.snaps[i]
+		g.snaps = append(g.snaps[:i], g.snaps[i+1:]...)
+		return Op{Kind: OpForget, N: n}
+	case p < 988:
+		if t := g.table(); len(g.have) > 1 {
+			delete(g.have, t)
+			return Op{Kind: OpDrop, Table: t}
+		}
+	case p < 991:
+		if t := g.name(g.r.IntN(g.s.Tables)); !g.have[t] {
+			g.have[t] = true
+			return Op{Kind: OpCreate, Table: t}
+		}
+	case p < 994:
+		g.snaps = nil
+		return Op{Kind: OpReopen}
+	case p < 999:
+		g.snaps = nil
+		return Op{Kind: OpKill, N: g.r.Int64N(1 << 30)}
+	default:
+		g.snaps = nil
+		return Op{Kind: OpRawCheck}
+	}
+	return Op{Kind: OpWork}
+}
+
+func (g *generator) row() string {
+	i := g.r.IntN(g.s.Rows)
+	switch i % 8 {
+	case 1:
+		return fmt.Sprintf("r%03d\x00", i-1) // right behind another row
+	case 2:
+		return fmt.Sprintf("r%03d\xff\xff\xff\xff\xff\xff\xff\xff\xff", i-2)
+	case 3:
+		return fmt.Sprintf("a/long/prefix/that/many/rows/share/%d", i)
+	}
+	return fmt.Sprintf("r%03d", i)
+}
+
+func (g *generator) family() string { return familyNames[g.r.IntN(len(familyNames))] }
+
+func (g *generator) qualifier() string {
+	if g.s.Wide && chance(g.r, 50) {
+		return fmt.Sprintf("w%02d", g.r.IntN(60))
+	}
+	return qualifiers[g.r.IntN(len(qualifiers))]
+}
+
+func (g *generator) stamp(f string) int64 {
+	if f == "age" || f == "mix" || f == "fam." && chance(g.r, 50) {
+		return max(g.now-int64(g.r.IntN(4000)), 0)
+	}
+	switch g.r.IntN(30) {
+	case 0:
+		return 0
+	case 1:
+		return math.MaxInt64
+	}
+	return int64(g.r.IntN(12))
+}
+
+func (g *generator) value() Value {
+	n := g.r.IntN(g.s.ValueMax/8 + 1)
+	if chance(g.r, 15) {
+		n = g.r.IntN(g.s.ValueMax + 1)
+	}
+	return Value{Len: n, Fill: uint32(g.r.IntN(1000))}
+}
+
+func (g *generator) items() (items []Item) {
+	for range 1 + g.r.IntN(3)*g.r.IntN(2) {
+		it := Item{Table: g.table(), Row: g.row()}
+		for range 1 + g.r.IntN(5)*g.r.IntN(2) {
+			it.Changes = append(it.Changes, g.change())
+		}
+		items = append(items, it)
+	}
+	return items
+}
+
+func (g *generator) change() Change {
+	c := Change{Family: g.family(), Qualifier: g.qualifier()}
+	switch p := g.r.IntN(100); {
+	case p < 76:
+		c.Kind, c.TS, c.Value = Set, g.stamp(c.Family), g.value()
+		if chance(g.r, 8) {
+			c.TS = ServerTime
+		}
+	case p < 81:
+		c.Kind = DeleteColumn
+	case p < 94:
+		c.Kind, c.TS = DeleteTimes, g.stamp(c.Family)
+		switch c.End = c.TS + 1; { // most often one version
+		case c.TS == math.MaxInt64:
+			c.End = 0
+		case chance(g.r, 40):
+			if c.End = c.TS + int64(g.r.IntN(6)); c.End == c.TS || c.End < 0 {
+				c.End = 0
+			}
+		}
+	case p < 97:
+		c = Change{Kind: DeleteFamily, Family: c.Family}
+	default:
+		c = Change{Kind: DeleteRow}
+	}
+	return c
+}
+
+// refused is a batch whose last change is not allowed.
+func (g *generator) refused() []Item {
+	items := g.items()
+	bad := Item{Table: g.table(), Row: g.row(), Changes: []Change{{Kind: Set, Family: "none"}}}
+	switch g.r.IntN(5) {
+	case 0:
+		bad.Row = ""
+	case 1:
+		bad.Changes[0] = Change{Kind: Set, Family: "fam", TS: -2}
+	case 2:
+		bad.Changes[0] = Change{Kind: DeleteTimes, Family: "fam", TS: 5, End: 5}
+	case 3:
+		bad.Table = "missing"
+	}
+	return append(items, bad)
+}
+
+func (g *generator) read() (r Read) {
+	if len(g.snaps) > 0 && chance(g.r, 25) {
+		r.Snapshot = g.snaps[g.r.IntN(len(g.snaps))]
+	}
+	if chance(g.r, 30) {
+		r.Limit = 1 + g.r.IntN(5)
+	}
+	r.Reverse = chance(g.r, 40)
+	if chance(g.r, 40) {
+		r.Family = g.family()
+		if chance(g.r, 60) {
+			r.Column, r.Qualifiers = true, g.keyRange(g.qualifier)
+			if r.Qualifiers.StartAt == 'p' {
+				r.Qualifiers = KeyRange{Start: r.Qualifiers.Start, StartAt: 's'}
+			}
+		}
+	}
+	if chance(g.r, 25) {
+		f := g.family()
+		if r.Times, r.From, r.To = true, g.stamp(f), g.stamp(f); r.From > r.To {
+			r.From, r.To = r.To, r.From
+		}
+	}
+	if chance(g.r, 25) {
+		r.Latest, r.LatestLast = 1+g.r.IntN(3), chance(g.r, 50)
+	}
+	return r
+}
+
+func (g *generator) rows() KeySet {
+	if chance(g.r, 25) {
+		return KeySet{{}}
+	}
+	var s KeySet
+	for range 1 + g.r.IntN(3)*g.r.IntN(2) {
+		s = append(s, g.keyRange(g.row))
+	}
+	return s
+}
+
+func (g *generator) keyRange(key func() string) (r KeyRange) {
+	switch g.r.IntN(6) {
+	case 0:
+		return KeyRange{Start: key(), StartAt: 's'}
+	case 1:
+		k := key()
+		return KeyRange{Start: k[:g.r.IntN(len(k)+1)], StartAt: 'p'}
+	}
+	r.Start, r.End = key(), key()
+	if r.Start > r.End {
+		r.Start, r.End = r.End, r.Start
+	}
+	r.StartAt, r.EndAt = "[("[g.r.IntN(2)], "])"[g.r.IntN(2)]
+	if chance(g.r, 10) {
+		r.Start, r.StartAt = "", 0
+	}
+	if chance(g.r, 10) {
+		r.End, r.EndAt = "", 0
+	}
+	return r
+}

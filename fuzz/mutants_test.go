@@ -1,0 +1,114 @@
+package fuzz
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mutant is one wrong store: old is replaced by new in file, where it stands exactly once.
+type mutant struct{ name, file, old, new string }
+
+// mutants must all be found by a short run of the oracle. They are the mistakes that such a store is likely to make.
+var mutants = []mutant{
+	{"rank off by one", "engine/internal/merge/collect.go", "rank := g.rank\n", "rank := g.rank + 1\n"},
+	{"age edge", "gc/rule.go", "return ts < ageFloor(asOf, r.n)", "return ts <= ageFloor(asOf, r.n)"},
+	{"one version too many", "gc/rule.go", "return int64(rank) >= r.n && r.n > 0", "return int64(rank) > r.n && r.n > 0"},
+	{"union taken for intersection", "gc/rule.go", "return len(r.kids) > 0\n\t}\n\treturn false\n}\n\n// ageFloor", "return false\n\t}\n\treturn false\n}\n\n// ageFloor"},
+	{"wide delete dropped early", "engine/internal/compact/compact.go", "if w.job.Older(w.row, r) {", "if w.job.Older(w.row, r) && false {"},
+	{"narrow delete dropped early", "engine/internal/compact/compact.go", "if !w.job.Older(w.row, cell.Range{From: col,", "if true || !w.job.Older(w.row, cell.Range{From: col,"},
+	{"older L0 files preferred", "engine/reading.go", "src = append(src, merge.NewRun(tree.Sub[i], open))", "src = append(src, merge.NewRun(tree.Sub[len(tree.Sub)-1-i], open))"},
+	{"older L0 files preferred by point reads", "engine/reading.go", "r.pointRun(src, tree.Sub[i], row, hash, o)", "r.pointRun(src, tree.Sub[len(tree.Sub)-1-i], row, hash, o)"},
+	{"deletes of a newer source ignored", "engine/internal/merge/row.go", "if r.shade && win > 0 && r.shaded(win, c) {", "if r.shade && win > 1 && r.shaded(win, c) {"},
+	{"older copy of a cell shown too", "engine/internal/merge/row.go", "case d == 0: // an older copy", "case d == 0 && i == 1: // an older copy"},
+	{"no pin for a hole", "engine/write.go", "if pin >= 0 {", "if pin >= 0 && false {"},
+	{"newer sources not asked for holes", "engine/internal/merge/collect.go", "g.byAge = !ok", "g.byAge = ok && !ok"},
+	{"replay again what is in files", "engine/open.go", "if seq <= t.FlushedThrough {\n\t\t\treturn nil", "if seq <= t.FlushedThrough && seq%3 != 0 {\n\t\t\treturn nil"},
+	{"replay skips one too many", "engine/open.go", "if seq <= t.FlushedThrough {\n\t\t\treturn nil", "if seq <= t.FlushedThrough+1 {\n\t\t\treturn nil"},
+	{"drop ignored", "engine/schema.go", "DropTables: []uint64{t.ID}", "DropTables: nil"},
+	{"sync not waited for", "engine/write.go", "if err := db.log.Wait(ctx, seq); err != nil {\n\t\treturn fmt.Errorf(\"%w: the batch is in", "if err := db.log.Wait(ctx, 0); err != nil {\n\t\treturn fmt.Errorf(\"%w: the batch is in"},
+	{"snapshot shows the present", "engine/snapshot.go", "rd.st, rd.seq, rd.asOf = s.st, s.seq, s.asOf", "rd.st, rd.seq, rd.asOf = s.st, s.db.visible(), s.asOf"},
+	{"snapshot ages", "engine/snapshot.go", "rd.st, rd.seq, rd.asOf = s.st, s.seq, s.asOf", "rd.st, rd.seq, rd.asOf = s.st, s.seq, s.db.clock.now()"},
+	{"overwritten cell shown in the memtable", "engine/internal/memtable/iter_cells.go", "p != nil && p.ts == e.ts &&", "p != nil && p.ts == e.ts && e.ts > 0 &&"},
+	{"row delete hides later cells of the memtable", "engine/internal/memtable/iter_cells.go", "r.seq > e.seq && r.Contains(col)", "r.seq > 0 && r.Contains(col)"},
+	{"reverse scan skips a row", "engine/internal/memtable/iter.go", "at = s.find(&k, true) - 1", "at = s.find(&k, true) - 2"},
+	{"batch half refused", "engine/write.go", "return b.place(i, fmt.Errorf(\"change %d of %d: %w\", j+1, len(it.mut.ops), err))\n\t\t\t}\n\t\t}\n\t}\n\tif n :=", "break\n\t\t\t}\n\t\t}\n\t}\n\tif n :="},
+}
+
+var mutantFlag = flag.String("mutant", "", "run only the mutants whose name has this in it; \"none\" for none")
+
+const root = ".."
+
+func TestMutantsAreWhereTheyWere(t *testing.T) {
+	for _, m := range mutants {
+		if _, err := m.source(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// source is the mutant's file as it should be compiled.
+func (m mutant) source() ([]byte, error) {
+	p, err := os.ReadFile(filepath.Join(root, m.file))
+	if err != nil {
+		return nil, err
+	}
+	if n := bytes.Count(p, []byte(m.old)); n != 1 {
+		return nil, fmt.Errorf("%s: the text to replace is found %d times in %s: %s", m.name, n, m.file, m.old)
+	}
+	return bytes.Replace(p, []byte(m.old), []byte(m.new), 1), nil
+}
+
+func TestMutantsDie(t *testing.T) {
+	for _, m := range mutants {
+		if mutantsRun && strings.Contains(m.name, *mutantFlag) {
+			t.Run(m.name, func(t *testing.T) { m.run(t) })
+		}
+	}
+}
+
+// run builds the oracle with the mutant and lets it look for a difference.
+func (m mutant) run(t *testing.T) {
+	src, err := m.source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file, err := filepath.Abs(filepath.Join(root, m.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: filepath.Join(dir, "mutant.go")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range map[string][]byte{"mutant.go": src, "overlay.json": overlay} {
+		if err := os.WriteFile(filepath.Join(dir, name), p, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bin := filepath.Join(dir, "oracle.test")
+	if out, err := exec.Command("go", "test", "-c", "-overlay", filepath.Join(dir, "overlay.json"), "-o", bin, ".").CombinedOutput(); err != nil {
+		t.Fatalf("the mutant does not build: %v\n%s", err, out)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer stop()
+	out, err := exec.CommandContext(ctx, bin, "-test.run", "^TestOracle$", "-ops", "45000", "-shrink=false").CombinedOutput()
+	switch {
+	case err == nil:
+		t.Errorf("the mutant lives:\n%s", out)
+	case !bytes.Contains(out, []byte("--- FAIL: TestOracle")):
+		t.Errorf("the oracle did not run: %v\n%s", err, out)
+	default:
+		line, _, _ := strings.Cut(string(out), "\n")
+		t.Log(line)
+	}
+}

@@ -1,0 +1,493 @@
+package fuzz
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rowandb/rowan/engine"
+	"github.com/rowandb/rowan/io/vfs"
+	"github.com/rowandb/rowan/sstable"
+)
+
+// Counts is what happened in runs: operations, events, and the modes that were in force. Add sums up.
+type Counts struct {
+	N                  map[string]int
+	Mapped, Positional int
+	DirectLog          bool
+	CacheHits          uint64
+	CacheMisses        uint64
+	SlotsReused        uint64
+	Filtered           uint64
+	Levels             int // most levels in use at once
+}
+
+// Get is the count of an operation or event.
+func (c *Counts) Get(name string) int { return c.N[name] }
+
+func (c *Counts) add(name string, n int) {
+	if c.N == nil {
+		c.N = map[string]int{}
+	}
+	c.N[name] += n
+}
+
+// Add adds o to c.
+func (c *Counts) Add(o *Counts) {
+	for k, n := range o.N {
+		c.add(k, n)
+	}
+	c.Mapped, c.Positional = max(c.Mapped, o.Mapped), max(c.Positional, o.Positional)
+	c.DirectLog = c.DirectLog || o.DirectLog
+	c.CacheHits += o.CacheHits
+	c.CacheMisses += o.CacheMisses
+	c.SlotsReused += o.SlotsReused
+	c.Filtered += o.Filtered
+	c.Levels = max(c.Levels, o.Levels)
+}
+
+// Failure is the first difference between store and model.
+type Failure struct {
+	Step int // index of the operation, len(ops) for the end
+	Op   Op
+	Err  error
+}
+
+func (f *Failure) Error() string { return fmt.Sprintf("step %d, %s: %v", f.Step, f.Op, f.Err) }
+
+// Unwrap returns the cause.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Run runs a list on a new store of the set and compares it with a model after every step. The error is a *Failure, or says
+// that the store could not even be made. Panics come as failures too.
+func Run(s *Config, ops []Op, counts *Counts) (err error) {
+	r := &runner{set: s, counts: counts, model: NewModel(Start), snaps: map[int64]*snap{}, exec: new(inline), r: rand.New(rand.NewPCG(1, 2))}
+	if s.Disk {
+		dir, err := os.MkdirTemp("", "rowan-oracle-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		r.fs, r.dir = vfs.OS(), path.Join(dir, "store")
+	} else {
+		r.mem = vfs.NewMem(s.Mem)
+		r.fs, r.dir = r.mem, "/store"
+	}
+	at := -1
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+		var o Op
+		if at >= 0 && at < len(ops) {
+			o = ops[at]
+		}
+		if r.db != nil {
+			if e := r.db.Close(); err == nil && e != nil {
+				err = e
+			}
+		}
+		if err != nil {
+			err = &Failure{at, o, err}
+		}
+	}()
+	if err := r.open(); err != nil {
+		return err
+	}
+	for i, o := range ops {
+		at = i
+		r.model.Now += StepMicros
+		r.counts.add(o.Kind.String(), 1)
+		if err := r.step(o); err != nil {
+			return err
+		}
+		if i%64 == 63 {
+			if err := r.compareAll(r.model, 0); err != nil {
+				return err
+			}
+		}
+	}
+	at = len(ops)
+	if err := r.compareAll(r.model, 0); err != nil {
+		return err
+	}
+	return r.close()
+}
+
+type runner struct {
+	set    *Config
+	counts *Counts
+	fs     vfs.FS
+	mem    *vfs.Mem
+	dir    string
+	db     *engine.DB
+	model  *Model
+	snaps  map[int64]*snap
+	exec   *inline
+	r      *rand.Rand
+	lost   []undo // batches that a power cut may take, oldest first
+}
+
+type snap struct {
+	s *engine.Snapshot
+	m *Model
+}
+
+// undo is what rows looked like before a batch.
+type undo []oldRow
+
+type oldRow struct {
+	table, key string
+	row        *ModelRow
+}
+
+var ctx = context.Background()
+
+func (r *runner) open() error {
+	o := base(r.set.Options)
+	o.FS, o.Background, o.Random = r.fs, r.exec, r.r.Uint64
+	o.Clock = func() time.Time { return time.UnixMicro(r.model.Now) }
+	db, err := engine.Open(r.dir, o)
+	if err != nil {
+		return err
+	}
+	r.db = db
+	return nil
+}
+
+// close closes the store, counts what it did, and verifies every file it leaves.
+func (r *runner) close() error {
+	for n, s := range r.snaps {
+		if err := s.s.Close(); err != nil {
+			return err
+		}
+		delete(r.snaps, n)
+	}
+	r.countEvents()
+	db := r.db
+	r.db = nil
+	if err := db.Close(); err != nil {
+		return fmt.Errorf("close: %w", err)
+	}
+	r.lost = nil
+	return r.verify()
+}
+
+func (r *runner) countEvents() {
+	m := r.db.Metrics()
+	c := r.counts
+	c.add("flushed", int(m.Flushes))
+	c.add("merge", int(m.Compactions))
+	c.add("move", int(m.Moves))
+	c.add("collected cells", int(m.CollectedCells))
+	c.add("forgotten deletes", int(m.ForgottenDeletes))
+	c.add("replay", int(m.ReplayedBatches))
+	c.Mapped, c.Positional = max(c.Mapped, m.MappedFiles), max(c.Positional, m.PositionalFiles)
+	c.DirectLog = c.DirectLog || m.Log.Direct
+	c.CacheHits += m.CacheHits
+	c.CacheMisses += m.CacheMisses
+	c.SlotsReused += m.Log.SlotsReused
+	c.Filtered += m.FilteredFiles
+	n := 0
+	for _, l := range m.Levels {
+		if l.Files > 0 {
+			n++
+		}
+	}
+	c.Levels = max(c.Levels, n)
+}
+
+func (r *runner) verify() error {
+	list, err := r.fs.List(r.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if !strings.HasSuffix(e.Name, ".sst") {
+			continue
+		}
+		if err := verifyTable(r.fs, path.Join(r.dir, e.Name)); err != nil {
+			return err
+		}
+		r.counts.add("file verified", 1)
+	}
+	return nil
+}
+
+func verifyTable(fs vfs.FS, name string) error {
+	f, err := fs.Open(name, vfs.How{})
+	if err != nil {
+		return err
+	}
+	t, err := sstable.Open(f, sstable.ReaderOptions{Mode: sstable.Positional})
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return errors.Join(t.Verify(ctx, nil), t.Close())
+}
+
+func (r *runner) step(o Op) error {
+	// A shrunk list may speak of tables and snapshots that are not there: such a step does nothing.
+	switch o.Kind {
+	case OpGet, OpScan, OpStream:
+		if s := r.snaps[o.Read.Snapshot]; o.Read.Snapshot != 0 && (s == nil || s.m.Tables[o.Table] == nil) {
+			return nil
+		}
+	}
+	if o.Table != "" && o.Kind != OpCreate && o.Read.Snapshot == 0 && r.model.Tables[o.Table] == nil {
+		return nil
+	}
+	switch o.Kind {
+	case OpApply:
+		return r.apply(o)
+	case OpRefused:
+		return r.refused(o)
+	case OpGet, OpScan, OpStream:
+		return r.read(o)
+	case OpFlush:
+		if err := r.db.Flush(ctx); err != nil {
+			return err
+		}
+		r.lost = nil
+		return r.compareAll(r.model, 4)
+	case OpCompact:
+		if err := r.db.Table(o.Table).Compact(ctx, rowRange(o.Read.Rows[0])); err != nil {
+			return err
+		}
+		return r.compareAll(r.model, 4)
+	case OpWork:
+		r.exec.Help()
+	case OpTick:
+		r.model.Now += o.N
+	case OpSync:
+		r.lost = nil
+		return r.db.Sync(ctx)
+	case OpSnapshot:
+		if r.snaps[o.N] != nil {
+			return nil
+		}
+		s, err := r.db.Snapshot()
+		if err != nil {
+			return err
+		}
+		r.snaps[o.N] = &snap{s, r.model.Clone()}
+	case OpForget:
+		if s := r.snaps[o.N]; s != nil {
+			delete(r.snaps, o.N)
+			return errors.Join(r.compareSnap(s), s.s.Close())
+		}
+	case OpCreate:
+		return r.create(o.Table)
+	case OpDrop:
+		delete(r.model.Tables, o.Table)
+		r.lost = nil
+		return r.db.DropTable(ctx, o.Table)
+	case OpReopen:
+		if err := r.close(); err != nil {
+			return err
+		}
+		if err := r.open(); err != nil {
+			return err
+		}
+		return r.compareAll(r.model, 0)
+	case OpKill:
+		return r.kill(o)
+	case OpRawCheck:
+		return r.rawCheck()
+	}
+	return nil
+}
+
+func (r *runner) create(name string) error {
+	spec := r.set.Spec
+	spec.Families = map[string]engine.FamilySpec{}
+	for f, rule := range Families {
+		spec.Families[f] = engine.FamilySpec{GC: rule.Policy()}
+	}
+	_, err := r.db.CreateTable(ctx, name, spec)
+	if r.model.Tables[name] != nil {
+		if !errors.Is(err, engine.ErrTableExists) {
+			return fmt.Errorf("create of a table that exists: %v", err)
+		}
+		return nil
+	}
+	r.model.Tables[name] = &ModelTable{Rules: Families, Rows: map[string]*ModelRow{}}
+	return err
+}
+
+func (r *runner) batch(items []Item) *engine.Batch {
+	b := engine.NewBatch()
+	for _, it := range items {
+		m := engine.NewMutation()
+		for _, c := range it.Changes {
+			switch c.Kind {
+			case Set:
+				m.Set(c.Family, c.Qualifier, engine.Timestamp(c.TS), c.Value.Bytes())
+			case DeleteColumn:
+				m.DeleteCellsInColumn(c.Family, c.Qualifier)
+			case DeleteTimes:
+				m.DeleteTimestampRange(c.Family, c.Qualifier, engine.Timestamp(c.TS), engine.Timestamp(c.End))
+			case DeleteFamily:
+				m.DeleteCellsInFamily(c.Family)
+			case DeleteRow:
+				m.DeleteRow()
+			}
+		}
+		b.Add(r.db.Table(it.Table), it.Row, m)
+	}
+	return b
+}
+
+func (r *runner) apply(o Op) error {
+	for _, it := range o.Items {
+		if r.model.Tables[it.Table] == nil {
+			return nil
+		}
+	}
+	var opts []engine.ApplyOption
+	if o.NoSync {
+		opts = append(opts, engine.NoSync)
+	}
+	if err := r.db.Apply(ctx, r.batch(o.Items), opts...); err != nil {
+		return err
+	}
+	var u undo
+	for _, it := range o.Items {
+		u = append(u, oldRow{it.Table, it.Row, r.model.Tables[it.Table].Rows[it.Row]})
+	}
+	r.lost = append(r.lost, u)
+	if !o.NoSync {
+		r.lost = nil
+	}
+	r.model.Apply(o.Items)
+	return r.compareRows(o.Items)
+}
+
+func (r *runner) refused(o Op) error {
+	err := r.db.Apply(ctx, r.batch(o.Items), engine.NoSync)
+	for _, want := range []error{engine.ErrNoTable, engine.ErrNoFamily, engine.ErrRowKey, engine.ErrTimestamp, engine.ErrTimeRange} {
+		if errors.Is(err, want) && !errors.Is(err, engine.ErrUnknownOutcome) {
+			return r.compareRows(o.Items)
+		}
+	}
+	return fmt.Errorf("an invalid batch gave %v", err)
+}
+
+// compareRows reads the rows of a batch back.
+func (r *runner) compareRows(items []Item) error {
+	for _, it := range items {
+		if r.model.Tables[it.Table] == nil || it.Row == "" {
+			continue
+		}
+		o := Op{Kind: OpGet, Table: it.Table, Read: Read{Row: it.Row}}
+		if err := r.read(o); err != nil {
+			return fmt.Errorf("%s: %w", o, err)
+		}
+	}
+	return nil
+}
+
+// kill cuts the power: what was promised to be durable must be there, of the rest a prefix.
+func (r *runner) kill(o Op) error {
+	if r.mem == nil {
+		return r.step(Op{Kind: OpReopen})
+	}
+	keep := []float64{0, 0.5, 1}[o.N%3]
+	image := r.mem.CrashClone(uint64(o.N), keep)
+	lost := r.lost
+	if err := r.close(); err != nil { // the old store goes on on the old file system, and does not matter any more
+		return err
+	}
+	r.mem, r.fs = image, image
+	if err := r.open(); err != nil {
+		return fmt.Errorf("after a power cut: %w", err)
+	}
+	var first error
+	for n := len(lost); ; n-- {
+		err := r.compareAll(r.model, 0)
+		if err == nil {
+			switch {
+			case n == len(lost):
+			case n == 0:
+				r.counts.add("all that could be lost", 1)
+			default:
+				r.counts.add("a prefix kept", 1)
+			}
+			return r.verify()
+		}
+		if first == nil {
+			first = err
+		}
+		if n == 0 {
+			return fmt.Errorf("after a power cut no prefix of the last %d batches is there: with all of them: %w; with none: %w", len(lost), first, err)
+		}
+		u := lost[n-1]
+		for i := len(u) - 1; i >= 0; i-- {
+			t := r.model.Tables[u[i].table]
+			if u[i].row == nil {
+				delete(t.Rows, u[i].key)
+			} else {
+				t.Rows[u[i].key] = u[i].row
+			}
+		}
+	}
+}
+
+// rawCheck compacts everything and looks whether anything is left on disk that no read shows.
+func (r *runner) rawCheck() error {
+	for n, s := range r.snaps {
+		delete(r.snaps, n)
+		if err := errors.Join(r.compareSnap(s), s.s.Close()); err != nil {
+			return err
+		}
+	}
+	if err := r.db.Compact(ctx); err != nil {
+		return err
+	}
+	r.lost = nil
+	if m := r.db.Metrics(); m.Levels[0].Files > 0 {
+		return fmt.Errorf("%d files in L0 after a compaction of everything", m.Levels[0].Files)
+	}
+	return errors.Join(r.compareAll(r.model, 0, engine.Raw()), r.compareAll(r.model, 0))
+}
+
+// inline runs background work when it is told to, in a fixed order.
+type inline struct {
+	mu      sync.Mutex
+	queue   []func()
+	running bool
+}
+
+// Go implements engine.Executor.
+func (x *inline) Go(fn func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.queue = append(x.queue, fn)
+}
+
+// Help implements engine.Executor.
+func (x *inline) Help() (ran bool) {
+	for {
+		x.mu.Lock()
+		if x.running || len(x.queue) == 0 {
+			x.mu.Unlock()
+			return ran
+		}
+		fn := x.queue[0]
+		x.queue, x.running, ran = x.queue[1:], true, true
+		x.mu.Unlock()
+		fn()
+		x.mu.Lock()
+		x.running = false
+		x.mu.Unlock()
+	}
+}
+
+// Wait implements engine.Executor.
+func (x *inline) Wait() { x.Help() }
