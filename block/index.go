@@ -293,7 +293,7 @@ func (x *Index) SeekRow(row []byte) int {
 	}
 	i := int(x.pos[lastLeft(k)])
 	// Entries [i, ...) with an equal head are told apart by all bytes.
-	for i < x.n && x.head(i) == h {
+	if i < x.n && x.head(i) == h {
 		j := i + x.equalHeads(i, h)
 		lo, hi := i, j
 		for lo < hi {
@@ -305,7 +305,6 @@ func (x *Index) SeekRow(row []byte) int {
 			}
 		}
 		i = lo
-		break
 	}
 	return i - 1
 }
