@@ -51,6 +51,7 @@ type sweep struct {
 	warnings  []string // what the store logged
 	unhealthy []error  // what Health told
 	dumps     func(n int, contents map[string]string)
+	midway    func() // called in life when some batches are durable and some are not
 }
 
 // sweepSchemas are the sets of tables after each schema change.
@@ -262,6 +263,9 @@ func (s *sweep) life() {
 		s.note("close snapshot", snap.Close())
 	}
 	s.write(8)
+	if s.midway != nil {
+		s.midway()
+	}
 	s.again("sync", func() error { return s.db.Sync(ctx) })
 	failed := s.failed()
 	s.close()
@@ -303,7 +307,7 @@ type sweepWant struct {
 	after []map[string]string
 	count map[string]int // batches, by the contents of table a
 	calls []string
-	n     int // mutating calls
+	image *vfs.Mem // what a power cut midway left
 }
 
 func undisturbed(t *testing.T) *sweepWant {
@@ -317,6 +321,7 @@ func undisturbed(t *testing.T) *sweepWant {
 		w.after = append(w.after, c)
 		w.count[c["a"]] = n
 	}
+	s.midway = func() { w.image = s.mem.CrashClone(5, 0.5) }
 	s.life()
 	if len(s.errs)+len(s.warnings)+len(s.unhealthy) > 0 || s.placed != sweepBatches || s.acked != sweepBatches {
 		t.Fatalf("undisturbed: %v, %v, %v; %d batches", s.errs, s.warnings, s.unhealthy, s.placed)
@@ -324,8 +329,44 @@ func undisturbed(t *testing.T) *sweepWant {
 	for _, o := range s.fs.Calls() {
 		w.calls = append(w.calls, o.String())
 	}
-	w.n = s.fs.Mutations()
 	return w
+}
+
+// scenario is what is done to a disk, from a state that is the same every time.
+type scenario struct {
+	name  string
+	image *vfs.Mem // nil: empty
+	from  bounds
+	seed  uint64
+}
+
+// scenarios are the life of a store, and what comes after a power cut in the middle of it.
+func (w *sweepWant) scenarios(t *testing.T) []scenario {
+	t.Helper()
+	b := bounds{acked: 0, placed: sweepBatches, schemaOK: 5, schema: 5}
+	n, err := w.reopen(w.image.CrashClone(1, 1), b, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []scenario{{name: "life", seed: 1}, {name: "recovery", image: w.image, from: bounds{n, n, 5, 5}, seed: 2}}
+}
+
+func (sc *scenario) begin(o faultfs.Options) *sweep {
+	mem := vfs.NewMem()
+	if sc.image != nil {
+		mem = sc.image.CrashClone(1, 1)
+	}
+	s := newSweep(mem, sc.seed, o)
+	s.acked, s.placed, s.schemaOK, s.schema = sc.from.acked, sc.from.placed, sc.from.schemaOK, sc.from.schema
+	return s
+}
+
+func (sc *scenario) run(s *sweep) {
+	if sc.image == nil {
+		s.life()
+	} else {
+		s.second()
+	}
 }
 
 // bounds are what a store may hold: from the last promise to the last attempt.
@@ -407,11 +448,11 @@ func intact(mem *vfs.Mem) error {
 	return nil
 }
 
-// chosen says which calls to disturb: all, one, or every step-th.
-func chosen(n, step int) bool {
+// chosen says whether call n is disturbed: in the short form, or always, or because it is the one asked for.
+func chosen(n int, short bool) bool {
 	switch v := os.Getenv("ROWAN_SWEEP"); v {
 	case "":
-		return n%step == 0
+		return short
 	case "full":
 		return true
 	default:
@@ -433,43 +474,51 @@ func TestSweepRepeats(t *testing.T) {
 	}
 }
 
-// faults are the ways in which the n-th mutating call can fail.
+// faults are the ways in which the n-th mutating call can fail. In the short form every call fails in one of them.
 var faults = []struct {
-	name string
-	step int // in the short form every step-th call
-	rule func(n int) faultfs.Rule
-	want error
+	name  string
+	short func(n int) bool
+	rule  func(n int) faultfs.Rule
+	want  error
 }{
-	{"EIO", 1, func(n int) faultfs.Rule { return faultfs.FailAt(n, syscall.EIO) }, syscall.EIO},
-	{"ENOSPC", 3, func(n int) faultfs.Rule { return faultfs.FailAt(n, syscall.ENOSPC) }, syscall.ENOSPC},
-	{"short write", 3, func(n int) faultfs.Rule { return faultfs.FailAt(n, faultfs.ErrShort) }, faultfs.ErrShort},
-	{"EIO from then on", 5, func(n int) faultfs.Rule { return faultfs.FailFrom(n, syscall.EIO) }, syscall.EIO},
+	{"EIO", func(n int) bool { return n%2 == 0 }, func(n int) faultfs.Rule { return faultfs.FailAt(n, syscall.EIO) }, syscall.EIO},
+	{"ENOSPC", func(n int) bool { return n%6 == 1 }, func(n int) faultfs.Rule { return faultfs.FailAt(n, syscall.ENOSPC) }, syscall.ENOSPC},
+	{"short write", func(n int) bool { return n%6 == 3 }, func(n int) faultfs.Rule { return faultfs.FailAt(n, faultfs.ErrShort) }, faultfs.ErrShort},
+	{lasting, func(n int) bool { return n%6 == 5 }, func(n int) faultfs.Rule { return faultfs.FailFrom(n, syscall.EIO) }, syscall.EIO},
 }
+
+const lasting = "EIO from then on"
 
 // Every mutating call fails once, in every way. The failure is told; nothing that was acknowledged is lost; the store opens
 // again on what is left and holds whole batches, in order, the same in every table.
 func TestFailureOfEveryCall(t *testing.T) {
 	w := undisturbed(t)
 	fired := map[string]int{}
-	for _, f := range faults {
-		for n := 1; ; n++ {
-			if n <= w.n && !chosen(n, f.step) {
-				continue
-			}
-			s := newSweep(vfs.NewMem(), 1, faultfs.Options{Record: true, Rules: []faultfs.Rule{f.rule(n)}})
-			s.life()
-			if s.fs.Fired() == 0 {
-				break
-			}
-			fired[f.name]++
-			if err := w.afterFault(s, n, f.want, f.name == "EIO from then on"); err != nil {
-				t.Fatalf("life, %s at call %d (%s), seed 1: %v\nerrors %v\nhealth %v\nwarnings %v", f.name, n, nthCall(s.fs, n), err, s.errs, s.unhealthy, s.warnings)
+	for _, sc := range w.scenarios(t) {
+		whole := sc.begin(faultfs.Options{})
+		sc.run(whole)
+		for _, f := range faults {
+			for n := 1; ; n++ {
+				if n <= whole.fs.Mutations() && !chosen(n, f.short(n)) {
+					continue
+				}
+				s := sc.begin(faultfs.Options{Record: true, Rules: []faultfs.Rule{f.rule(n)}})
+				sc.run(s)
+				if s.fs.Fired() == 0 {
+					break
+				}
+				fired[sc.name+" "+f.name]++
+				if err := w.afterFault(s, n, f.want, f.name == lasting); err != nil {
+					t.Fatalf("%s, %s at call %d (%s), seed %d: %v\nerrors %v\nhealth %v\nwarnings %v", sc.name, f.name, n, nthCall(s.fs, n), sc.seed,
+						err, s.errs, s.unhealthy, s.warnings)
+				}
 			}
 		}
+		t.Logf("%s: %d mutating calls", sc.name, whole.fs.Mutations())
 	}
-	t.Logf("%d mutating calls; faults reached: %v", w.n, fired)
-	if w.n < 200 || os.Getenv("ROWAN_SWEEP") == "" && fired["EIO"] < 200 {
-		t.Errorf("the scenario is too short: %d calls, %v", w.n, fired)
+	t.Logf("faults reached: %v", fired)
+	if os.Getenv("ROWAN_SWEEP") == "" && (fired["life EIO"] < 120 || fired["recovery EIO"] < 30) {
+		t.Errorf("the scenarios are too short: %v", fired)
 	}
 }
 
@@ -519,47 +568,42 @@ func (w *sweepWant) afterFault(s *sweep, n int, want error, lasting bool) error 
 // with none, some or all of what was under way, opens again, is undamaged, and holds every acknowledged batch.
 func TestPowerCutAtEveryCall(t *testing.T) {
 	w := undisturbed(t)
+	short := os.Getenv("ROWAN_SWEEP") == ""
 	images, kept := 0, map[int]int{}
-	var s *sweep
-	look := func(where string, n int) {
-		seeds := 1
-		if os.Getenv("ROWAN_SWEEP") != "" {
-			seeds = 4
-		}
-		for seed := range seeds {
-			for _, keep := range []float64{0, 0.5, 1} {
-				if seed > 0 && keep != 0.5 || os.Getenv("ROWAN_SWEEP") == "" && (n+int(2*keep))%3 != 0 {
+	for _, sc := range w.scenarios(t) {
+		var s *sweep
+		look := func(where string, n int) {
+			if !chosen(n, true) {
+				return
+			}
+			for i, keep := range []float64{0, 0.5, 1, 0.5, 0.5, 0.25, 0.75} {
+				if short && (i > 2 || (n+i)%3 != 0) {
 					continue
 				}
 				images++
-				c := s.mem.CrashClone(uint64(n*10+seed), keep)
-				got, err := w.reopen(c, s.bounds(), uint64(n))
-				if err != nil && !(s.schemaOK == 0 && errors.Is(err, errNothingYet)) {
-					t.Fatalf("life, power cut %s call %d (%s), keep %v, seed %d: %v", where, n, nthCall(s.fs, n), keep, n*10+seed, err)
+				seed := uint64(n*10 + i)
+				got, err := w.reopen(s.mem.CrashClone(seed, keep), s.bounds(), seed)
+				if err != nil {
+					t.Fatalf("%s, power cut %s call %d (%s), keep %v, seed %d: %v", sc.name, where, n, nthCall(s.fs, n), keep, seed, err)
 				}
 				kept[got]++
 			}
 		}
-	}
-	mem := vfs.NewMem(vfs.MemOptions{InFlight: func(op, name string) {
-		if n := s.fs.Mutations(); chosen(n, 1) {
-			look("inside", n)
+		s = sc.begin(faultfs.Options{Record: true, Rules: []faultfs.Rule{func(o faultfs.Op) error {
+			if o.N > 0 {
+				look("before", o.N)
+			}
+			return nil
+		}}})
+		s.mem.Watch(func(string, string) { look("inside", s.fs.Mutations()) })
+		sc.run(s)
+		t.Logf("%s: %d mutating calls", sc.name, s.fs.Mutations())
+		if len(s.errs) > 0 {
+			t.Fatal(s.errs)
 		}
-	}})
-	s = newSweep(mem, 1, faultfs.Options{Record: true, Rules: []faultfs.Rule{func(o faultfs.Op) error {
-		if o.N > 0 && chosen(o.N, 1) {
-			look("before", o.N)
-		}
-		return nil
-	}}})
-	s.life()
-	t.Logf("%d mutating calls, %d images of power cuts, which held %d different numbers of batches", w.n, images, len(kept))
-	if len(s.errs) > 0 {
-		t.Fatal(s.errs)
 	}
-	if os.Getenv("ROWAN_SWEEP") == "" && (images < 400 || len(kept) < 20) {
+	t.Logf("%d images of power cuts, which held %d different numbers of batches", images, len(kept))
+	if short && (images < 500 || len(kept) < 20) {
 		t.Errorf("too little was tried: %d images, %v", images, kept)
 	}
 }
-
-var errNothingYet = ErrNotExist
