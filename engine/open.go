@@ -20,6 +20,7 @@ import (
 	"github.com/rowandb/rowan/engine/internal/memtable"
 	"github.com/rowandb/rowan/engine/internal/wal"
 	"github.com/rowandb/rowan/internal/damage"
+	"github.com/rowandb/rowan/io/record"
 	"github.com/rowandb/rowan/io/vfs"
 	"github.com/rowandb/rowan/levels"
 )
@@ -175,7 +176,8 @@ func (db *DB) mayCreate() error {
 // ours reports whether a file name is one that stores use.
 func ours(name string) bool {
 	_, table := levels.ParseTableName(name)
-	return table || wal.IsSlotName(name)
+	_, slot := record.ParseSlotName(name)
+	return table || slot
 }
 
 // checkFiles makes sure that every file of the version is there with its size.
@@ -400,7 +402,7 @@ func (db *DB) Close() error {
 			errs = append(errs, fmt.Errorf("close the log: %w", err))
 		}
 	}
-	if err := db.health.failed(); err != nil {
+	if err := db.sealManifest(); err != nil {
 		errs = append(errs, err)
 	}
 	errs = append(errs, db.letGo()...)
@@ -408,6 +410,20 @@ func (db *DB) Close() error {
 	db.logger.Info("closed", "dir", db.dir, "error", db.life.err)
 	close(db.life.ended)
 	return db.life.err
+}
+
+// sealManifest ends the manifest with an edit that changes nothing but the engine time. After it no damage to an edit that
+// counts can pass as an append cut short by a crash. It returns why the store failed, if it did.
+func (db *DB) sealManifest() error {
+	if err := db.health.failed(); err != nil || db.manifest == nil {
+		return err
+	}
+	v := db.states.cur.Load().version
+	e := &levels.Edit{Num: v.EditNum + 1, EngineTime: db.clock.mark.Load(), Stamp: db.stamp.Load()}
+	if err := db.manifest.Append(e); err != nil {
+		return fmt.Errorf("end the manifest: %w", err)
+	}
+	return nil
 }
 
 // letGo releases everything but the log.

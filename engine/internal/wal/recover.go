@@ -6,15 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/rowandb/rowan/internal/damage"
 	"github.com/rowandb/rowan/io/record"
-	"github.com/rowandb/rowan/io/vfs"
 )
 
 // Recovered is what Recover found. The zero value is an empty log.
@@ -39,18 +35,7 @@ type Recovered struct {
 // through is the last sequence that the log has seen.
 func (r *Recovered) through() uint64 { return max(r.LastSeq, r.DurableSeq) }
 
-func slotName(dir string, file int) string { return path.Join(dir, fmt.Sprintf("slot-%04d.log", file)) }
-
-// slotNumber returns the number in a file name of the log.
-func slotNumber(base string) (int, bool) {
-	s, ok := strings.CutPrefix(base, "slot-")
-	s, ok2 := strings.CutSuffix(s, ".log")
-	n, err := strconv.Atoi(s)
-	if !ok || !ok2 || err != nil || n < 1 || path.Base(slotName("", n)) != base {
-		return 0, false
-	}
-	return n, true
-}
+func slotName(dir string, file int) string { return path.Join(dir, record.SlotName(file)) }
 
 // Recover replays the log from slot fromSlot on, which the manifest recorded (0: from the first one ever), and calls fn with
 // every record in order; rec is valid during the call. It changes nothing on disk and may be repeated.
@@ -65,18 +50,11 @@ func Recover(ctx context.Context, o Options, fromSlot uint64, fn func(rec []byte
 	return rec, nil
 }
 
-type foundFile struct {
-	slotFile
-	record.Slot
-	f  vfs.File
-	ok bool // its first block has a header
-}
-
 func recoverLog(ctx context.Context, o Options, fromSlot uint64, fn func(rec []byte) error) (out Recovered, err error) {
-	found, err := findSlots(o)
+	found, err := record.FindSlots(o.FS, o.Dir, o.StoreID)
 	defer func() {
 		for _, f := range found {
-			_ = f.f.Close()
+			_ = f.File.Close()
 		}
 	}()
 	if err != nil {
@@ -84,18 +62,19 @@ func recoverLog(ctx context.Context, o Options, fromSlot uint64, fn func(rec []b
 	}
 	var slots, orphans []record.Slot
 	for _, f := range found {
-		out.names = append(out.names, f.file)
+		sf := slotFile{f.Number, f.Size}
+		out.names = append(out.names, f.Number)
 		switch {
-		case !f.ok:
+		case !f.Begun:
 			orphans = append(orphans, f.Slot)
-			out.free = append(out.free, f.slotFile)
+			out.free = append(out.free, sf)
 		case f.First.Slot < fromSlot:
-			out.free = append(out.free, f.slotFile)
+			out.free = append(out.free, sf)
 		default:
 			slots = append(slots, f.Slot)
-			out.slots = append(out.slots, slot{slotFile: f.slotFile, num: f.First.Slot, begun: true})
+			out.slots = append(out.slots, slot{slotFile: sf, num: f.First.Slot, begun: true})
 		}
-		if f.ok {
+		if f.Begun {
 			out.maxSlot = max(out.maxSlot, f.First.Slot)
 			out.OpenCount = max(out.OpenCount, f.First.Open)
 		}
@@ -153,45 +132,4 @@ func replay(ctx context.Context, r *record.Reader, out *Recovered, fn func(rec [
 			return fmt.Errorf("record at slot %d, offset %d: %w", p.Slot, p.Off, err)
 		}
 	}
-}
-
-// findSlots opens the files of the log and reads their first headers.
-func findSlots(o Options) (found []foundFile, err error) {
-	infos, err := o.FS.List(o.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, i := range infos {
-		n, ok := slotNumber(i.Name)
-		if !ok || i.Dir {
-			continue
-		}
-		name := slotName(o.Dir, n)
-		f, err := o.FS.Open(name, vfs.How{})
-		if err != nil {
-			return found, err
-		}
-		ff := foundFile{slotFile: slotFile{n, i.Size}, f: f, Slot: record.Slot{R: f, Name: name, Size: i.Size}}
-		found = append(found, ff)
-		var head [record.HeaderSize]byte
-		if k, err := f.ReadAt(head[:], 0); err != nil && !errors.Is(err, io.EOF) {
-			return found, err
-		} else if k < len(head) {
-			continue
-		}
-		last := &found[len(found)-1]
-		if h, err := record.ReadHeader(head[:], o.StoreID, 0); err == nil {
-			last.First, last.ok = h, true
-		}
-	}
-	return found, nil
-}
-
-// IsSlotName reports whether a base name is that of a slot.
-func IsSlotName(base string) bool {
-	_, ok := slotNumber(base)
-	return ok
 }

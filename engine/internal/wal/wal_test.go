@@ -505,7 +505,7 @@ func TestAppendAllocs(t *testing.T) {
 func TestSlotNames(t *testing.T) {
 	for name, n := range map[string]int{"slot-0001.log": 1, "slot-12345.log": 12345, "slot-1.log": 0, "slot-0000.log": 0, "slot-00a1.log": 0, "x": 0,
 		"slot-.log": 0, "slot-0001.logx": 0} {
-		if got, ok := slotNumber(name); got != n || ok != (n > 0) {
+		if got, ok := record.ParseSlotName(name); got != n || ok != (n > 0) {
 			t.Error(name, got, ok)
 		}
 	}
