@@ -120,7 +120,7 @@ func (db *DB) open() error {
 		db.logger.Info("open", "dir", db.dir, "read only", true, "took", db.opts.Clock().Sub(began))
 		return nil
 	}
-	if err := db.startWriting(v, loaded.Num+1, rec); err != nil {
+	if err := db.startWriting(v, loaded.Last+1, rec); err != nil {
 		return err
 	}
 	db.logger.Info("open", "dir", db.dir, "created", created || fresh, "store", fmt.Sprintf("%016x", v.StoreID), "took", db.opts.Clock().Sub(began))
