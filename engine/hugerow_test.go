@@ -159,7 +159,7 @@ func TestRowLargerThanAFile(t *testing.T) {
 		}
 		s.everywhere(check)
 	}
-	if files < 60 {
+	if files < 30 {
 		t.Fatalf("the row was not cut often: %d files in six stores", files)
 	}
 }
