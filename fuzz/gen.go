@@ -105,7 +105,7 @@ func (g *generator) op() Op {
 		if chance(g.r, 25) {
 			return Op{Kind: OpTick, N: 2500} // what was young is old
 		}
-		return Op{Kind: OpTick, N: int64(g.r.IntN(500))}
+		return Op{Kind: OpTick, N: int64(g.r.IntN(10)) * StepMicros}
 	case p < 945:
 		return Op{Kind: OpFlush}
 	case p < 952:
