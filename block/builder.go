@@ -138,13 +138,8 @@ func (b *Builder) Add(c *cell.Cell) int {
 	return id
 }
 
+// closeChunk ends the open chunk before the next cell. chunkCells[i] is the first cell of chunk i+1.
 func (b *Builder) closeChunk() {
-	first := uint32(0)
-	if len(b.chunkEnds) > 0 {
-		first = b.chunkCells[len(b.chunkEnds)]
-	} else {
-		b.chunkCells = append(b.chunkCells, first)
-	}
 	b.chunkEnds = append(b.chunkEnds, uint32(len(b.values)))
 	b.chunkCells = append(b.chunkCells, uint32(len(b.ts)))
 	b.chunkStart = len(b.values)
@@ -247,7 +242,7 @@ func (b *Builder) chunkCell(i int) uint32 {
 	if i == 0 {
 		return 0
 	}
-	return b.chunkCells[i]
+	return b.chunkCells[i-1]
 }
 
 // widthOf is the number of bytes that v needs.

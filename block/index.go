@@ -176,6 +176,9 @@ func ParseIndex(b []byte) (*Index, error) {
 		if lo, hi := int64(le.Uint64(p[56:])), int64(le.Uint64(p[64:])); lo < 0 || hi < lo || int64(le.Uint64(p[48:])) < 0 {
 			return nil, damage.New("index", int64(at+48), "entry %d has impossible timestamps", i)
 		}
+		if col == 0 && le.Uint64(p[48:]) != 0 {
+			return nil, damage.New("index", int64(at+48), "separator %d has a timestamp and no column", i)
+		}
 		x.firstPar[i] = uint32(parts)
 		if parts += uint64(count); parts > 1<<31 {
 			return nil, damage.New("index", int64(at+16), "%d parts", parts)
@@ -293,7 +296,7 @@ func (x *Index) SeekRow(row []byte) int {
 	}
 	i := int(x.pos[lastLeft(k)])
 	// Entries [i, ...) with an equal head are told apart by all bytes.
-	for i < x.n && x.head(i) == h {
+	if i < x.n && x.head(i) == h {
 		j := i + x.equalHeads(i, h)
 		lo, hi := i, j
 		for lo < hi {
@@ -305,7 +308,6 @@ func (x *Index) SeekRow(row []byte) int {
 			}
 		}
 		i = lo
-		break
 	}
 	return i - 1
 }

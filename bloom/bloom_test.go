@@ -58,7 +58,7 @@ func ideal(bits int) float64 { return math.Pow(0.5, float64(bits)*math.Ln2) }
 func TestFalsePositivesAreNearTheory(t *testing.T) {
 	for name, key := range keyKinds {
 		for _, bits := range []int{5, 10, 16, 24} {
-			const n = 50_000
+			const n = 25_000
 			f := build(bits, n, key)
 			for i := range n {
 				if !f.MayContain(HashRow(key(i))) {
@@ -102,7 +102,7 @@ func TestKeysOfTheHarnessAreDistinct(t *testing.T) {
 // TestBitsSpreadEvenly: chi-square over the bits of a line, over lines, and the fill ratio.
 func TestBitsSpreadEvenly(t *testing.T) {
 	for name, key := range keyKinds {
-		const n = 100_000
+		const n = 50_000
 		f := build(10, n, key)
 		perBit, perLine := make([]int, lineBits), make([]int, f.Lines())
 		for i := range n {

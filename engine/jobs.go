@@ -180,7 +180,7 @@ func (j *jobs) kick() {
 		j.retryAt = time.Time{}
 	}
 	for id, t := range st.trees {
-		if len(t.sealed) > 0 && !j.flushing[id] {
+		if len(t.sealed) > 0 && !j.flushing[id] && len(j.flushing) <= j.db.opts.Compactions {
 			j.startFlush(id)
 		}
 	}

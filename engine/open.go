@@ -120,7 +120,7 @@ func (db *DB) open() error {
 		db.logger.Info("open", "dir", db.dir, "read only", true, "took", db.opts.Clock().Sub(began))
 		return nil
 	}
-	if err := db.startWriting(v, loaded.Num+1, rec); err != nil {
+	if err := db.startWriting(v, loaded.Last+1, rec); err != nil {
 		return err
 	}
 	db.logger.Info("open", "dir", db.dir, "created", created || fresh, "store", fmt.Sprintf("%016x", v.StoreID), "took", db.opts.Clock().Sub(began))
@@ -402,7 +402,7 @@ func (db *DB) Close() error {
 			errs = append(errs, fmt.Errorf("close the log: %w", err))
 		}
 	}
-	if err := db.health.failed(); err != nil {
+	if err := db.sealManifest(); err != nil {
 		errs = append(errs, err)
 	}
 	errs = append(errs, db.letGo()...)
@@ -410,6 +410,20 @@ func (db *DB) Close() error {
 	db.logger.Info("closed", "dir", db.dir, "error", db.life.err)
 	close(db.life.ended)
 	return db.life.err
+}
+
+// sealManifest ends the manifest with an edit that changes nothing but the engine time. After it no damage to an edit that
+// counts can pass as an append cut short by a crash. It returns why the store failed, if it did.
+func (db *DB) sealManifest() error {
+	if err := db.health.failed(); err != nil || db.manifest == nil {
+		return err
+	}
+	v := db.states.cur.Load().version
+	e := &levels.Edit{Num: v.EditNum + 1, EngineTime: db.clock.mark.Load(), Stamp: db.stamp.Load()}
+	if err := db.manifest.Append(e); err != nil {
+		return fmt.Errorf("end the manifest: %w", err)
+	}
+	return nil
 }
 
 // letGo releases everything but the log.

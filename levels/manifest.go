@@ -123,6 +123,7 @@ func (v *Version) Snapshot() *Edit {
 type Loaded struct {
 	Version *Version
 	Num     uint64 // of the manifest that counts
+	Last    uint64 // highest number of any manifest in the directory: one that a crash cut short may be above Num
 	Edits   int
 	Ignored int64    // bytes of a torn last append
 	Stale   []string // manifests that no longer count, base names
@@ -147,6 +148,7 @@ func Load(fsys vfs.FS, dir string, obsolete func(*File)) (Loaded, error) {
 	}
 	for i := len(nums) - 1; i >= 0; i-- { // List sorts by name, and so by number
 		name := path.Join(dir, ManifestName(nums[i]))
+		l.Last = max(l.Last, nums[i])
 		if l.Version == nil {
 			unborn, err := l.read(fsys, name, nums[i], obsolete)
 			if err != nil {

@@ -229,24 +229,28 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 	if err != nil {
 		return damage.At(err, r.name, off)
 	}
-	raw := body
+	var raw []byte
 	var fill cache.Handle
+	plain := head.Codec == block.CodecNone
+	if r.cached != nil && !c.noFill && !(plain && inMap) {
+		fill = r.cached.Reserve(head.Raw)
+	}
 	switch {
-	case head.Codec == block.CodecNone && inMap:
+	case plain && inMap:
 		raw = r.view[off+block.HeadLen : off+n]
-	case r.cached != nil && !c.noFill:
-		if fill = r.cached.Reserve(head.Raw); fill.Held() {
-			raw = fill.Bytes()
-			break
+	case fill.Held():
+		raw = fill.Bytes()
+		err = block.Decode(head.Codec, raw, body)
+	case plain:
+		if raw = body; !c.inWindow(off, n) {
+			// The bytes are in scratch: it changes places with h's memory, for a copy of a large value is not small.
+			h.buf, c.scratch = c.scratch, h.buf
 		}
-		fallthrough
-	case head.Codec != block.CodecNone || !c.inWindow(off, n):
+	default:
 		if cap(h.buf) < head.Raw {
 			h.buf = make([]byte, head.Raw)
 		}
 		raw = h.buf[:head.Raw]
-	}
-	if len(raw) > 0 && &raw[0] != &body[0] && !(head.Codec == block.CodecNone && inMap) {
 		err = block.Decode(head.Codec, raw, body)
 	}
 	if err == nil && isKeys {

@@ -12,10 +12,10 @@ import (
 // stats gathers the properties that follow from the entries. The writer feeds it while it writes, Verify while it reads; both
 // must come to the same result.
 type stats struct {
-	rows, cells, ranges, deletes, holes uint64
-	logical                             uint64
-	families                            []FamilyProps
-	byPrefix                            map[string]int // family 0x00 life -> number
+	rows, ranges, deletes, holes uint64
+	logical                      uint64 // of deletes; that of cells is in families
+	families                     []FamilyProps
+	byPrefix                     map[string]int // family 0x00 life -> number
 	// Cells of one family and timestamp that followed each other, not added to the family yet: in most rows all cells have one
 	// timestamp.
 	runFam   int

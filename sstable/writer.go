@@ -172,7 +172,9 @@ func (w *Writer) enter(ln *laneWriter) error {
 		}
 		w.stats.rows++
 		w.rowHash = bloom.HashRow(w.row)
-		w.rowFilter.Add(w.rowHash)
+		if w.o.BloomBits >= 0 {
+			w.rowFilter.Add(w.rowHash)
+		}
 	}
 	if ln.b.Rows() > 0 && (ln.b.Size() >= w.o.BlockSize || ln.b.Full()) {
 		if err := w.flush(ln); err != nil {
@@ -305,7 +307,7 @@ func (w *Writer) AddCells(cs []cell.Cell) error {
 			ln.fams |= familyBit(fam)
 		}
 		w.version++
-		if w.version == 1 && w.o.ColumnFilter {
+		if w.version == 1 && w.o.ColumnFilter && w.o.BloomBits >= 0 {
 			w.colFilter.Add(bloom.HashColumn(w.rowHash, c.Col))
 		}
 		w.stats.cell(int(w.stats.blockCols[id]), c.TS, w.version, rowLen+uint64(len(c.Col)+len(c.Value)))

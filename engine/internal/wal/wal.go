@@ -119,6 +119,8 @@ type Log struct {
 	closed   bool
 	active   bool      // the background goroutine is awake or has a timer set
 	relaxed  bool      // ... but only for the quiet mark
+	crowd    int       // records of the last group, and those that came while it was written
+	missed   int       // times in a row that the crowd did not come
 	wasSlow  time.Time // end of the last slow yield
 	noYield  time.Time // no yields before
 
@@ -132,12 +134,13 @@ type Log struct {
 	made     chan struct{} // not nil while a slot is being prepared; closed when that is over
 
 	// Of the leader.
-	b        *record.Builder
-	f        vfs.File
-	slotSize int64
-	direct   bool   // f is a direct handle
-	wrote    bool   // something was written to this slot
-	cur      uint64 // last sequence of the record that is being laid out
+	b         *record.Builder
+	f         vfs.File
+	slotSize  int64
+	direct    bool          // f is a direct handle
+	wrote     bool          // something was written to this slot
+	writeTook time.Duration // of the last group
+	cur       uint64        // last sequence of the record that is being laid out
 
 	wantDirect atomic.Bool // until it was refused
 
