@@ -192,7 +192,7 @@ func (o Op) String() string {
 			b.WriteString(" rows " + r.String())
 		}
 		b.WriteString(o.Read.options())
-	case OpTick, OpSnapshot, OpForget, OpKill:
+	case OpTick, OpSnapshot, OpForget, OpKill, OpWork:
 		fmt.Fprintf(&b, " %d", o.N)
 	case OpCreate, OpDrop:
 		fmt.Fprintf(&b, " %q", o.Table)

@@ -262,7 +262,7 @@ func (r *runner) step(o Op) error {
 		}
 		return r.compareAll(r.model, 4)
 	case OpWork:
-		r.exec.Help()
+		r.exec.run(int(o.N))
 	case OpTick:
 		r.model.Now += o.N
 	case OpSync:
@@ -472,10 +472,13 @@ func (x *inline) Go(fn func()) {
 }
 
 // Help implements engine.Executor.
-func (x *inline) Help() (ran bool) {
-	for {
+func (x *inline) Help() bool { return x.run(0) }
+
+// run runs n queued functions, all and what they queue if n is 0.
+func (x *inline) run(n int) (ran bool) {
+	for ; ; n-- {
 		x.mu.Lock()
-		if x.running || len(x.queue) == 0 {
+		if x.running || len(x.queue) == 0 || ran && n == 0 {
 			x.mu.Unlock()
 			return ran
 		}
