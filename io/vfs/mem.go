@@ -353,6 +353,9 @@ func (m *Mem) SyncDir(name string) error {
 	return nil
 }
 
+// Watch sets MemOptions.InFlight, before anything uses m.
+func (m *Mem) Watch(inFlight func(op, name string)) { m.o.InFlight = inFlight }
+
 func (m *Mem) inFlight(op, name string) {
 	if m.o.InFlight != nil {
 		m.o.InFlight(op, name)
