@@ -353,6 +353,9 @@ func (m *Mem) SyncDir(name string) error {
 	return nil
 }
 
+// SetInFlight replaces MemOptions.InFlight, as for a CrashClone. Nobody may be using the file system.
+func (m *Mem) SetInFlight(f func(op, name string)) { m.o.InFlight = f }
+
 func (m *Mem) inFlight(op, name string) {
 	if m.o.InFlight != nil {
 		m.o.InFlight(op, name)
