@@ -191,7 +191,7 @@ func (r *runner) crash(o Op, before *memory) error {
 	r.counts.add("power cut during "+o.Kind.String(), 1)
 	before.model.Now = r.model.Now
 	// What the operation did is there, or it is not and as much as may be lost before it.
-	return r.restart(image, []*memory{{model: r.model}, before})
+	return r.restart(image, []*memory{{r.model, r.lost}, before})
 }
 
 type snap struct {
@@ -554,6 +554,9 @@ func (x *inline) Go(fn func()) {
 	defer x.mu.Unlock()
 	x.queue = append(x.queue, fn)
 }
+
+// Inline tells the store to start no goroutine of its own, so that a list always does the same.
+func (x *inline) Inline() bool { return true }
 
 // Help implements engine.Executor.
 func (x *inline) Help() bool { return x.run(0) }
