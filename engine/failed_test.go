@@ -54,13 +54,16 @@ func TestFailedLogWriteEndsWriting(t *testing.T) {
 			s.want(s.scan(tb), "r f:q@1=durable\n")
 			s.want(s.scan(tb, AtSnapshot(snap)), "r f:q@1=durable\n")
 			for what, err := range map[string]error{
-				"sync":         s.Sync(ctx),
-				"batch":        tb.Apply(ctx, "r", set("f", "q", 4, "x")),
-				"unsynced":     other.Apply(ctx, "r", set("f", "q", 4, "x"), NoSync),
-				"flush":        s.Flush(ctx),
-				"compact":      s.Compact(ctx),
-				"create table": func() error { _, err := s.CreateTable(ctx, "v", TableSpec{Families: map[string]FamilySpec{"f": {}}}); return err }(),
-				"drop table":   s.DropTable(ctx, "u"),
+				"sync":     s.Sync(ctx),
+				"batch":    tb.Apply(ctx, "r", set("f", "q", 4, "x")),
+				"unsynced": other.Apply(ctx, "r", set("f", "q", 4, "x"), NoSync),
+				"flush":    s.Flush(ctx),
+				"compact":  s.Compact(ctx),
+				"create table": func() error {
+					_, err := s.CreateTable(ctx, "v", TableSpec{Families: map[string]FamilySpec{"f": {}}})
+					return err
+				}(),
+				"drop table": s.DropTable(ctx, "u"),
 			} {
 				if !errors.Is(err, ErrFailed) || !errors.Is(err, cause) || errors.Is(err, ErrUnknownOutcome) {
 					t.Fatalf("%v, round %d: %s gave %v", cause, i, what, err)

@@ -146,6 +146,8 @@ func (g *generator) op() Op {
 	case p < 994:
 		g.snaps = nil
 		return Op{Kind: OpReopen}
+	case p < 996:
+		return Op{Kind: OpKillIn, N: 1 + g.r.Int64N(25)}
 	case p < 999:
 		g.snaps = nil
 		return Op{Kind: OpKill, N: g.r.Int64N(1 << 30)}

@@ -35,6 +35,8 @@ var mutants = []mutant{
 	{"replay skips one too many", "engine/open.go", "if seq <= t.FlushedThrough {\n\t\t\treturn nil", "if seq <= t.FlushedThrough+1 {\n\t\t\treturn nil"},
 	{"drop ignored", "engine/schema.go", "DropTables: []uint64{t.ID}", "DropTables: nil"},
 	{"sync not waited for", "engine/write.go", "if err := db.log.Wait(ctx, seq); err != nil {\n\t\treturn fmt.Errorf(\"%w: the batch is in", "if err := db.log.Wait(ctx, 0); err != nil {\n\t\treturn fmt.Errorf(\"%w: the batch is in"},
+	{"flush ahead of the log", "engine/flush.go", "db.log.Wait(context.Background(), m.last)", "db.log.Wait(context.Background(), 0)"},
+	{"directory of new files not synced", "engine/flush.go", "if err = db.fs.SyncDir(db.dir); err != nil {", "if err = error(nil); err != nil {"},
 	{"snapshot shows the present", "engine/snapshot.go", "rd.st, rd.seq, rd.asOf = s.st, s.seq, s.asOf", "rd.st, rd.seq, rd.asOf = s.st, s.db.visible(), s.asOf"},
 	{"snapshot ages", "engine/snapshot.go", "rd.st, rd.seq, rd.asOf = s.st, s.seq, s.asOf", "rd.st, rd.seq, rd.asOf = s.st, s.seq, s.db.clock.now()"},
 	{"overwritten cell shown in the memtable", "engine/internal/memtable/iter_cells.go", "p != nil && p.ts == e.ts &&", "p != nil && p.ts == e.ts && e.ts > 0 &&"},
