@@ -461,7 +461,7 @@ func (k *Keys) searchCol(col []byte) (int, bool) {
 
 // AppendCells appends the cells [from, to), all of row r. vals holds the values of one chunk that covers them, and valBase is
 // where it begins in the block's values; with nil vals values are left nil. Columns alias the section, values alias vals.
-func (k *Keys) AppendCells(dst []cell.Cell, r, from, to int, vals []byte, valBase int, dict uint16) []cell.Cell {
+func (k *Keys) AppendCells(dst []cell.Cell, r, from, to int, vals []byte, valBase int, dict uint32) []cell.Cell {
 	n := len(dst)
 	dst = dst[:n+to-from]
 	if to-from == 1 {
@@ -505,7 +505,7 @@ func (k *Keys) AppendCells(dst []cell.Cell, r, from, to int, vals []byte, valBas
 			c.Col, c.Value = cols[s:e:e], vals[v0:v1:v1]
 			v0 = v1
 		}
-		c.TS, c.Code, c.Dict, c.Kind = t, uint32(code), dict, kind
+		c.TS, c.Code, c.Dict, c.Kind = t, uint16(code), dict, kind
 	}
 	if kind == 0 {
 		for i := range out {
@@ -516,7 +516,7 @@ func (k *Keys) AppendCells(dst []cell.Cell, r, from, to int, vals []byte, valBas
 }
 
 // one is AppendCells for a single cell: rows of one cell are common, and the loop's preparations cost more than the cell.
-func (k *Keys) one(c *cell.Cell, r, i int, vals []byte, valBase int, dict uint16) {
+func (k *Keys) one(c *cell.Cell, r, i int, vals []byte, valBase int, dict uint32) {
 	b := k.b
 	code := int(binary.LittleEndian.Uint64(b[k.codes+i*k.codeW:]) & k.codeMask)
 	t := i
@@ -524,7 +524,7 @@ func (k *Keys) one(c *cell.Cell, r, i int, vals []byte, valBase int, dict uint16
 		t = r
 	}
 	c.TS = k.base + int64(binary.LittleEndian.Uint64(b[k.ts+t*k.tsW:])&k.tsMask)
-	c.Code, c.Dict, c.Kind = uint32(code), dict, k.Kind(i)
+	c.Code, c.Dict, c.Kind = uint16(code), dict, k.Kind(i)
 	if vals == nil {
 		c.Col, c.Value = k.Col(code), nil
 		return

@@ -270,6 +270,7 @@ func (db *DB) flushAll(ctx context.Context, only *rtable) error {
 		}
 	}
 	db.placeMu.Unlock()
+	before := db.jobs.retryNow()
 	return db.jobs.wait(ctx, func() (bool, error) {
 		if err := db.health.failed(); err != nil {
 			return false, err
@@ -278,7 +279,7 @@ func (db *DB) flushAll(ctx context.Context, only *rtable) error {
 		defer st.unref()
 		for id, t := range st.trees {
 			if (only == nil || only.tree == id) && len(t.sealed) > 0 && t.sealed[0].first <= seq {
-				return false, db.health.backgroundErr()
+				return false, db.health.failedSince(before)
 			}
 		}
 		return true, nil

@@ -41,7 +41,7 @@ var (
 	// state; the cause is wrapped. Reopen the store.
 	ErrFailed = errors.New("store has failed and takes no writes until it is reopened")
 	// ErrUnknownOutcome: the batch took its place in the write order and then waiting for it failed or was given up. After a
-	// crash it may be there or not, whole in any case.
+	// crash it may be there or not, whole in any case. Of a schema change: whether the manifest holds it is not known.
 	ErrUnknownOutcome = errors.New("outcome unknown")
 )
 

@@ -191,8 +191,9 @@ func (db *DB) install(edit *levels.Edit, files []*levels.File, change func(st *s
 		return removeAll(err)
 	}
 	if err := db.manifest.Append(edit); err != nil {
-		next.Unref()
-		return db.fail("write the manifest", err) // the files stay: the edit may be on disk
+		err = db.fail("write the manifest", err)
+		next.Unref() // its files stay, see obsolete: the edit may be on disk
+		return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
 	}
 	if db.manifest.Full() {
 		db.rollManifest(next)
@@ -216,6 +217,7 @@ func (db *DB) rollManifest(v *levels.Version) {
 		db.fail("roll the manifest", err)
 		return
 	}
+	m.RollAt = old.RollAt
 	db.manifest = m
 	if err := errors.Join(old.Close(), db.fs.Remove(path.Join(db.dir, levels.ManifestName(old.Num())))); err != nil {
 		db.logger.Warn("cannot remove the old manifest; the next open will", "cause", err)

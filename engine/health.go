@@ -39,6 +39,7 @@ type health struct {
 	mu       sync.Mutex // guards what follows
 	failedAt time.Time
 	degraded error
+	failures uint64 // of background jobs, ever
 	since    time.Time
 	aside    error // a file was set aside; ends with the handle
 	asideAt  time.Time
@@ -69,6 +70,9 @@ func (h *health) fail(what string, cause error) error {
 func (h *health) background(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if err != nil {
+		h.failures++
+	}
 	switch {
 	case err != nil && h.degraded == nil:
 		h.since = h.now()
@@ -79,9 +83,19 @@ func (h *health) background(err error) {
 	h.degraded = err
 }
 
-func (h *health) backgroundErr() error {
+func (h *health) backgroundFailures() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.failures
+}
+
+// failedSince is the latest background error if there were more than n, and background work has not succeeded since.
+func (h *health) failedSince(n uint64) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failures == n {
+		return nil
+	}
 	return h.degraded
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,11 +136,11 @@ func (j *jobs) release() {
 	}
 }
 
-// idle reports whether nothing runs and nothing is waiting to be tried again.
+// idle reports whether nothing runs and nothing is waiting to be tried again by itself, which without goroutines nothing does.
 func (j *jobs) idle() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.running == 0 && len(j.flushing) == 0 && j.retryAt.IsZero()
+	return j.running == 0 && len(j.flushing) == 0 && (j.retryAt.IsZero() || j.db.inline())
 }
 
 // delay makes a writer pay for its part of the pressure: up to a millisecond a batch, paid when it adds up to one.
@@ -179,7 +181,8 @@ func (j *jobs) kick() {
 		}
 		j.retryAt = time.Time{}
 	}
-	for id, t := range st.trees {
+	for _, id := range slices.Sorted(maps.Keys(st.trees)) { // in order, so that tests repeat
+		t := st.trees[id]
 		if len(t.sealed) > 0 && !j.flushing[id] && len(j.flushing) <= j.db.opts.Compactions {
 			j.startFlush(id)
 		}
@@ -246,7 +249,7 @@ func (j *jobs) startCompaction(plan levels.Plan, done func(error)) {
 func (j *jobs) ended(err error) {
 	if err != nil && (errors.Is(err, ErrClosed) || errors.Is(err, errTreeGone) || errors.Is(err, ErrFailed)) {
 		err = nil
-	} else {
+	} else if err != nil || !j.retryPending() {
 		j.db.health.background(err)
 	}
 	j.mu.Lock()
@@ -256,7 +259,7 @@ func (j *jobs) ended(err error) {
 		if j.timer != nil {
 			j.timer.Stop()
 		}
-		if !j.stopped {
+		if !j.stopped && !j.db.inline() {
 			j.timer = time.AfterFunc(j.retry, func() {
 				if j.db.enter() == nil {
 					j.kick()
@@ -270,6 +273,21 @@ func (j *jobs) ended(err error) {
 	j.mu.Unlock()
 	j.kick()
 	j.wake()
+}
+
+// retryPending reports whether some job failed and waits to be tried again: then the success of another says nothing.
+func (j *jobs) retryPending() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return !j.retryAt.IsZero()
+}
+
+// retryNow ends the pause after a failure, because somebody asks for the work. It returns the number of failures so far.
+func (j *jobs) retryNow() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.retryAt = time.Time{}
+	return j.db.health.backgroundFailures()
 }
 
 func (j *jobs) wake() {

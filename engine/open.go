@@ -97,6 +97,9 @@ func (db *DB) open() error {
 		if err := db.mayCreate(); err != nil {
 			return err
 		}
+		if err := db.syncParents(); err != nil {
+			return err
+		}
 		loaded.Version = levels.NewVersion(db.obsolete)
 		loaded.Version.StoreID = db.opts.Random()
 	case err != nil:
@@ -105,6 +108,10 @@ func (db *DB) open() error {
 		return fmt.Errorf("%w", ErrExists)
 	}
 	v := loaded.Version
+	manifestNum := loaded.Newest + 1 // an unborn manifest keeps its name
+	if fresh {
+		manifestNum = 1 // mayCreate has cleared the way
+	}
 	db.nextFile.Store(v.NextFile)
 	if err := db.checkFiles(v); err != nil {
 		return err
@@ -120,7 +127,7 @@ func (db *DB) open() error {
 		db.logger.Info("open", "dir", db.dir, "read only", true, "took", db.opts.Clock().Sub(began))
 		return nil
 	}
-	if err := db.startWriting(v, loaded.Last+1, rec); err != nil {
+	if err := db.startWriting(v, manifestNum, rec); err != nil {
 		return err
 	}
 	db.logger.Info("open", "dir", db.dir, "created", created || fresh, "store", fmt.Sprintf("%016x", v.StoreID), "took", db.opts.Clock().Sub(began))
@@ -139,10 +146,22 @@ func (db *DB) prepareDir() (created bool, err error) {
 	case db.opts.MustExist || db.opts.ReadOnly:
 		return false, fmt.Errorf("%w", ErrNotExist)
 	}
-	if err := db.fs.MkdirAll(db.dir); err != nil {
-		return false, err
+	return true, db.fs.MkdirAll(db.dir)
+}
+
+// syncParents makes the way to the directory durable before anything in it is. An earlier attempt may have made some of it, so
+// all of it is synced; what may not be opened was not made by us.
+func (db *DB) syncParents() error {
+	for dir := path.Clean(db.dir); ; {
+		parent := path.Dir(dir)
+		if parent == dir {
+			return nil
+		}
+		if err := db.fs.SyncDir(parent); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+		dir = parent
 	}
-	return true, db.fs.SyncDir(path.Dir(db.dir))
 }
 
 // mayCreate allows a new store only where nothing is, or where a crash cut the creation of one short.
@@ -375,7 +394,8 @@ func (db *DB) obsolete(f *levels.File) {
 	if err := db.files.close(f); err != nil {
 		db.logger.Warn("cannot close a dead table file", "file", db.files.path(f.Num), "cause", err)
 	}
-	if db.opts.ReadOnly || db.life.keepFiles.Load() {
+	// A store that failed removes nothing: what the manifest says is not known.
+	if db.opts.ReadOnly || db.life.keepFiles.Load() || db.health.failed() != nil {
 		return
 	}
 	if err := db.fs.Remove(db.files.path(f.Num)); err != nil {

@@ -63,6 +63,7 @@ func (s *Snapshot) use(rd *reader) error {
 		return ErrClosed
 	}
 	s.st.refs.Add(1)
-	rd.st, rd.seq, rd.asOf = s.st, s.seq, s.asOf
+	rd.st, rd.asOf = s.st, s.asOf
+	rd.seq = min(s.seq, rd.db.visible()) // less if the store has failed since, and what the snapshot saw is not durable
 	return nil
 }

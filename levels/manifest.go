@@ -36,6 +36,8 @@ type Manifest struct {
 	f     vfs.File
 	off   int64
 	buf   []byte
+
+	RollAt int64 // size from which on Full is true, 4 MiB unless changed
 }
 
 // seed is what the checksums of a manifest's frames start from.
@@ -43,7 +45,7 @@ func seed(store, num uint64) uint64 { return store ^ num*0x9e3779b97f4a7c15 }
 
 // CreateManifest starts manifest num with the state of v, which is durable when it returns. Older manifests stay.
 func CreateManifest(fsys vfs.FS, dir string, num uint64, v *Version) (*Manifest, error) {
-	m := &Manifest{fs: fsys, dir: dir, num: num, store: v.StoreID}
+	m := &Manifest{fs: fsys, dir: dir, num: num, store: v.StoreID, RollAt: rollAt}
 	name := path.Join(dir, ManifestName(num))
 	f, err := fsys.Open(name, vfs.How{Create: true, DSync: true})
 	if err != nil {
@@ -85,7 +87,7 @@ func (m *Manifest) write(b []byte) error {
 }
 
 // Full reports whether it is time to start a new manifest.
-func (m *Manifest) Full() bool { return m.off >= rollAt }
+func (m *Manifest) Full() bool { return m.off >= m.RollAt }
 
 // Num is the manifest's number.
 func (m *Manifest) Num() uint64 { return m.num }
@@ -123,7 +125,7 @@ func (v *Version) Snapshot() *Edit {
 type Loaded struct {
 	Version *Version
 	Num     uint64 // of the manifest that counts
-	Last    uint64 // highest number of any manifest in the directory: one that a crash cut short may be above Num
+	Newest  uint64 // highest number of any manifest, those included that a crash left unborn
 	Edits   int
 	Ignored int64    // bytes of a torn last append
 	Stale   []string // manifests that no longer count, base names
@@ -144,11 +146,11 @@ func Load(fsys vfs.FS, dir string, obsolete func(*File)) (Loaded, error) {
 	for _, e := range list {
 		if n, c, ok := ParseManifestName(e.Name); ok && c == 'a' {
 			nums = append(nums, n)
+			l.Newest = max(l.Newest, n)
 		}
 	}
 	for i := len(nums) - 1; i >= 0; i-- { // List sorts by name, and so by number
 		name := path.Join(dir, ManifestName(nums[i]))
-		l.Last = max(l.Last, nums[i])
 		if l.Version == nil {
 			unborn, err := l.read(fsys, name, nums[i], obsolete)
 			if err != nil {

@@ -5,6 +5,8 @@ package levels
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"sync/atomic"
 
@@ -59,21 +61,17 @@ func (v *Version) Unref() {
 	if v.refs.Add(-1) != 0 {
 		return
 	}
-	for _, t := range v.Trees {
-		for _, level := range t.Files {
-			for _, f := range level {
-				if f.refs.Add(-1) == 0 && v.obsolete != nil {
-					v.obsolete(f)
-				}
-			}
+	v.Live(func(_ uint64, _ int, f *File) {
+		if f.refs.Add(-1) == 0 && v.obsolete != nil {
+			v.obsolete(f)
 		}
-	}
+	})
 }
 
-// Live calls fn for every file of the version.
+// Live calls fn for every file of the version, always in the same order.
 func (v *Version) Live(fn func(tree uint64, level int, f *File)) {
-	for id, t := range v.Trees {
-		for l, files := range t.Files {
+	for _, id := range slices.Sorted(maps.Keys(v.Trees)) {
+		for l, files := range v.Trees[id].Files {
 			for _, f := range files {
 				fn(id, l, f)
 			}

@@ -228,8 +228,8 @@ func TestWrongContentUnderRightChecksums(t *testing.T) {
 func resealAll(b []byte) {
 	id := binary.LittleEndian.Uint64(b[len(b)-footerLen+16:])
 	for off := 0; off < len(b)-footerLen-block.HeadLen; {
-		n := int(binary.LittleEndian.Uint32(b[off+12:]))
-		if n > len(b)-footerLen-block.HeadLen-off {
+		n := int(int32(binary.LittleEndian.Uint32(b[off+12:])))
+		if n < 0 || n > len(b)-footerLen-block.HeadLen-off {
 			break
 		}
 		p := b[off:][:block.HeadLen+n]

@@ -274,9 +274,6 @@ func (r *Run) Cells(dst []cell.Cell) []cell.Cell {
 	for r.err == nil {
 		if r.piece != nil {
 			if dst = r.piece.Cells(dst); len(dst) > n {
-				for i := n; i < len(dst); i++ {
-					dst[i].Dict = 0 // numberings of different files must not meet
-				}
 				return dst
 			}
 			r.keepErr(r.piece.Err())
