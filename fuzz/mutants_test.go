@@ -39,7 +39,7 @@ var mutants = []mutant{
 	{"directory of new files not synced", "engine/flush.go", "if err = db.fs.SyncDir(db.dir); err != nil {", "if err = error(nil); err != nil {"},
 	{"snapshot shows the present", "engine/snapshot.go", "rd.st, rd.seq, rd.asOf = s.st, s.seq, s.asOf", "rd.st, rd.seq, rd.asOf = s.st, s.db.visible(), s.asOf"},
 	{"snapshot ages", "engine/snapshot.go", "rd.st, rd.seq, rd.asOf = s.st, s.seq, s.asOf", "rd.st, rd.seq, rd.asOf = s.st, s.seq, s.db.clock.now()"},
-	{"overwritten cell shown in the memtable", "engine/internal/memtable/iter_cells.go", "p != nil && p.ts == e.ts &&", "p != nil && p.ts == e.ts && e.ts > 0 &&"},
+	{"overwritten cell shown in the memtable", "engine/internal/memtable/iter_cells.go", "p != nil && p.ts == e.ts &&", "p != nil && p.ts == e.ts && p == e &&"},
 	{"row delete hides later cells of the memtable", "engine/internal/memtable/iter_cells.go", "r.seq > e.seq && r.Contains(col)", "r.seq > 0 && r.Contains(col)"},
 	{"reverse scan skips a row", "engine/internal/memtable/iter.go", "at = s.find(&k, true) - 1", "at = s.find(&k, true) - 2"},
 	{"batch half refused", "engine/write.go", "return b.place(i, fmt.Errorf(\"change %d of %d: %w\", j+1, len(it.mut.ops), err))\n\t\t\t}\n\t\t}\n\t}\n\tif n :=", "break\n\t\t\t}\n\t\t}\n\t}\n\tif n :="},
