@@ -146,8 +146,9 @@ func BenchmarkIterate(b *testing.B) {
 				}
 				for row := range k.Rows {
 					from, to := k.RowCells(row)
-					for _, c := range k.AppendCells(out, row, from, to, vals, 0, 1) {
-						sum += c.TS
+					cs := k.AppendCells(out, row, from, to, vals, 0, 1)
+					for i := range cs {
+						sum += cs[i].TS
 					}
 				}
 			}

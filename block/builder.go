@@ -22,6 +22,9 @@ const (
 	maxCols  = 0xfff0
 
 	noCol = 0xffff
+
+	// cellCost is about what a cell takes in the keys: its code 1-2, its timestamp 2-4 and its value's end 2 bytes.
+	cellCost = 6
 )
 
 // Builder collects the cells of one block. Rows and cells come in order; Add refuses cells that do not. The zero value is
@@ -55,6 +58,8 @@ type Builder struct {
 	chunkEnds  []uint32 // raw end of each closed chunk
 	chunkStart int      // raw start of the open chunk
 
+	known [knownMax]known // by dictionary modulo knownMax
+
 	order []uint16 // scratch: ids in the order of their bytes
 	rank  []uint16
 }
@@ -66,6 +71,9 @@ func (b *Builder) Reset() {
 	b.colBytes, b.colEnds, b.succ = b.colBytes[:0], b.colEnds[:0], append(b.succ[:0], noCol)
 	b.chunkCells, b.chunkEnds, b.chunkStart, b.prev = b.chunkCells[:0], b.chunkEnds[:0], 0, 0
 	b.boundsOf = 0
+	for i := range b.known {
+		b.known[i].dict = 0
+	}
 	for i := range b.table {
 		b.table[i] = noCol
 	}
@@ -85,8 +93,8 @@ func (b *Builder) Cols() int  { return len(b.colEnds) }
 
 // Size estimates the raw bytes of the block so far.
 func (b *Builder) Size() int {
-	// Codes, timestamps and value ends mostly take 1-2, 2-4 and 2 bytes a cell; a row's end and suffix end 2 each.
-	return len(b.values) + len(b.rowBytes) + len(b.colBytes) + 6*len(b.ts) + 4*len(b.rowEnds) + keysHead
+	// A row's end and suffix end take 2 bytes each.
+	return len(b.values) + len(b.rowBytes) + len(b.colBytes) + cellCost*len(b.ts) + 4*len(b.rowEnds) + keysHead
 }
 
 // Full reports whether the builder can take no more cells whatever their size.
@@ -116,19 +124,16 @@ func (b *Builder) col(id int) []byte {
 // Add adds a cell to the current row and returns the number of its column in this block, in order of first appearance. It
 // refuses (-1) a cell that does not sort after the row's last one in this block.
 func (b *Builder) Add(c *cell.Cell) int {
-	id := int(b.succ[b.prev])
-	if id == noCol || string(b.col(id)) != string(c.Col) {
-		if id = b.intern(c.Col); b.prev > 0 && id != b.prev-1 && bytes.Compare(b.col(b.prev-1), c.Col) >= 0 {
-			return -1
-		}
-		b.succ[b.prev] = uint16(id)
+	id := b.column(c.Col)
+	if id < 0 {
+		return -1
 	}
 	if b.same = id == b.prev-1; b.same && c.TS >= b.ts[len(b.ts)-1] {
 		return -1
 	}
 	b.prev = id + 1
 	if n := len(b.values); n > b.chunkStart && n-b.chunkStart+len(c.Value) > chunkTarget && len(c.Value) > 0 {
-		b.closeChunk()
+		b.closeChunk(n, len(b.ts))
 	}
 	b.values = append(b.values, c.Value...)
 	b.valEnds = append(b.valEnds, uint32(len(b.values)))
@@ -138,11 +143,132 @@ func (b *Builder) Add(c *cell.Cell) int {
 	return id
 }
 
-// closeChunk ends the open chunk before the next cell. chunkCells[i] is the first cell of chunk i+1.
-func (b *Builder) closeChunk() {
-	b.chunkEnds = append(b.chunkEnds, uint32(len(b.values)))
-	b.chunkCells = append(b.chunkCells, uint32(len(b.ts)))
-	b.chunkStart = len(b.values)
+// AddCells is Add for the next cells of the current row, as long as the block's Size is below limit and it is not Full; at
+// least one. It returns how many it took, and false if it refused the one after these: out of order, or outside the limits
+// of package cell.
+func (b *Builder) AddCells(cs []cell.Cell, limit int) (n int, ok bool) {
+	at := len(b.ts)
+	b.grown(len(cs))
+	// Everything the loop uses is in locals: the compiler must assume that a store into an array changes b.
+	codes, tss := b.codes[at:at+len(cs)], b.ts[at:at+len(cs)]
+	ends, kinds := b.valEnds[at:at+len(cs)], b.kinds[at:at+len(cs)]
+	values, prev, start, succ := b.values, b.prev, b.chunkStart, b.succ
+	last, same, ok := int64(math.MaxInt64), b.same, true
+	if at > 0 {
+		last = b.ts[at-1]
+	}
+	room := limit - (b.Size() - len(values)) // for values and what a cell takes beside
+	room = min(room, math.MaxInt-8*cellCost)
+	cells := min(len(cs), maxCells-at)
+	var dict uint32
+	var known []uint16 // id by code in dict
+	for n < cells {
+		c := &cs[n]
+		id := noCol
+		if c.Dict != 0 {
+			if c.Dict != dict {
+				dict, known = c.Dict, b.dict(c.Dict)
+			}
+			if int(c.Code) < len(known) {
+				id = int(known[c.Code])
+			}
+		}
+		if id == noCol || int(succ[prev]) != id {
+			if len(b.colEnds) >= maxCols && n > 0 {
+				break
+			}
+			b.prev = prev
+			had := len(b.colBytes)
+			if id = b.column(c.Col); id < 0 {
+				ok = false
+				break
+			}
+			room -= len(b.colBytes) - had
+			succ = b.succ
+			if c.Dict != 0 {
+				known = b.learn(c.Dict, c.Code, uint16(id))
+			}
+		}
+		if same = id == prev-1; same && c.TS >= last || c.TS < 0 || len(c.Value) > cell.ValueMax || uint(c.Kind-cell.KindSet) > uint(cell.KindBlob-cell.KindSet) {
+			ok = false
+			break
+		}
+		prev, last = id+1, c.TS
+		v := c.Value
+		if at := len(values); at-start+len(v) > chunkTarget && at > start && len(v) > 0 {
+			b.closeChunk(at, len(b.ts)+n)
+			start = at
+		}
+		values = append(values, v...)
+		ends[n], codes[n], tss[n], kinds[n] = uint32(len(values)), uint16(id), c.TS, byte(c.Kind)
+		if n++; len(values)+cellCost*n >= room {
+			break
+		}
+	}
+	b.values, b.prev, b.same = values, prev, same
+	at += n
+	b.codes, b.ts, b.valEnds, b.kinds = b.codes[:at], b.ts[:at], b.valEnds[:at], b.kinds[:at]
+	return n, ok
+}
+
+// grown makes room for n more cells.
+func (b *Builder) grown(n int) {
+	if at := len(b.ts); cap(b.ts)-at < n || cap(b.codes)-at < n || cap(b.valEnds)-at < n || cap(b.kinds)-at < n {
+		b.codes, b.ts = slices.Grow(b.codes, n), slices.Grow(b.ts, n)
+		b.valEnds, b.kinds = slices.Grow(b.valEnds, n), slices.Grow(b.kinds, n)
+	}
+}
+
+// Codes are the column numbers of the cells from the given one on, in order of first appearance.
+func (b *Builder) Codes(from int) []uint16 { return b.codes[from:] }
+
+// column returns the number of the column that follows in the current row, -1 if it does not sort after the one before (or
+// is the same).
+func (b *Builder) column(col []byte) int {
+	id := int(b.succ[b.prev])
+	if id == noCol || string(b.col(id)) != string(col) {
+		if id = b.intern(col); b.prev > 0 && id != b.prev-1 && bytes.Compare(b.col(b.prev-1), col) >= 0 {
+			return -1
+		}
+		b.succ[b.prev] = uint16(id)
+	}
+	return id
+}
+
+// known maps the codes of a source's dictionary to column numbers of the block; noCol where they have not met yet.
+type known struct {
+	dict uint32
+	ids  []uint16
+}
+
+// knownMax is how many dictionaries a block remembers: a merge of more inputs compares column bytes now and then.
+const knownMax = 16
+
+func (b *Builder) dict(d uint32) []uint16 {
+	if k := &b.known[d%knownMax]; k.dict == d {
+		return k.ids
+	}
+	return nil
+}
+
+// learn notes that code of dictionary d is column id, and returns the dictionary's map.
+func (b *Builder) learn(d uint32, code, id uint16) []uint16 {
+	k := &b.known[d%knownMax]
+	if k.dict != d {
+		k.dict, k.ids = d, k.ids[:0]
+	}
+	for len(k.ids) <= int(code) {
+		k.ids = append(k.ids, noCol)
+	}
+	k.ids[code] = id
+	return k.ids
+}
+
+// closeChunk ends the open chunk at byte end, before the given cell. chunkCells[i] is the first cell of chunk i+1.
+func (b *Builder) closeChunk(end, next int) {
+	b.chunkEnds = append(b.chunkEnds, uint32(end))
+	b.chunkCells = append(b.chunkCells, uint32(next))
+	b.chunkStart = end
 }
 
 func (b *Builder) intern(col []byte) int {

@@ -176,6 +176,9 @@ func ParseIndex(b []byte) (*Index, error) {
 		if lo, hi := int64(le.Uint64(p[56:])), int64(le.Uint64(p[64:])); lo < 0 || hi < lo || int64(le.Uint64(p[48:])) < 0 {
 			return nil, damage.New("index", int64(at+48), "entry %d has impossible timestamps", i)
 		}
+		if col == 0 && le.Uint64(p[48:]) != 0 {
+			return nil, damage.New("index", int64(at+48), "separator %d has a timestamp and no column", i)
+		}
 		x.firstPar[i] = uint32(parts)
 		if parts += uint64(count); parts > 1<<31 {
 			return nil, damage.New("index", int64(at+16), "%d parts", parts)

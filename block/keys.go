@@ -461,7 +461,7 @@ func (k *Keys) searchCol(col []byte) (int, bool) {
 
 // AppendCells appends the cells [from, to), all of row r. vals holds the values of one chunk that covers them, and valBase is
 // where it begins in the block's values; with nil vals values are left nil. Columns alias the section, values alias vals.
-func (k *Keys) AppendCells(dst []cell.Cell, r, from, to int, vals []byte, valBase int, dict uint16) []cell.Cell {
+func (k *Keys) AppendCells(dst []cell.Cell, r, from, to int, vals []byte, valBase int, dict uint32) []cell.Cell {
 	n := len(dst)
 	dst = dst[:n+to-from]
 	if to-from == 1 {
@@ -481,7 +481,6 @@ func (k *Keys) AppendCells(dst []cell.Cell, r, from, to int, vals []byte, valBas
 	fixed, valLen, valAt, valW, valMask := k.valW == 0, k.valLen, k.valEnds+from*k.valW, k.valW, k.valMask
 	v0 := k.ValueStart(from) - valBase
 	for i := range out {
-		c := &out[i]
 		code := int(binary.LittleEndian.Uint64(b[codeAt:]) & codeMask)
 		codeAt += codeW
 		s, e := code*colLen, code*colLen+colLen
@@ -491,21 +490,22 @@ func (k *Keys) AppendCells(dst []cell.Cell, r, from, to int, vals []byte, valBas
 				s = int(binary.LittleEndian.Uint64(b[at-colW:]) & colMask)
 			}
 		}
-		c.Col = cols[s:e:e]
-		c.TS = ts + int64(binary.LittleEndian.Uint64(b[tsAt:])&tsMask)
+		t := ts + int64(binary.LittleEndian.Uint64(b[tsAt:])&tsMask)
 		tsAt += tsW
-		c.Code, c.Dict, c.Kind = uint32(code), dict, kind
+		c := &out[i]
 		if vals == nil {
-			c.Value = nil
-			continue
+			c.Col, c.Value = cols[s:e:e], nil
+		} else {
+			v1 := v0 + valLen
+			if !fixed {
+				v1 = int(binary.LittleEndian.Uint64(b[valAt:])&valMask) - valBase
+				valAt += valW
+			}
+			// Two pointers stored together share one look at the collector's state.
+			c.Col, c.Value = cols[s:e:e], vals[v0:v1:v1]
+			v0 = v1
 		}
-		v1 := v0 + valLen
-		if !fixed {
-			v1 = int(binary.LittleEndian.Uint64(b[valAt:])&valMask) - valBase
-			valAt += valW
-		}
-		c.Value = vals[v0:v1:v1]
-		v0 = v1
+		c.TS, c.Code, c.Dict, c.Kind = t, uint16(code), dict, kind
 	}
 	if kind == 0 {
 		for i := range out {
@@ -516,18 +516,17 @@ func (k *Keys) AppendCells(dst []cell.Cell, r, from, to int, vals []byte, valBas
 }
 
 // one is AppendCells for a single cell: rows of one cell are common, and the loop's preparations cost more than the cell.
-func (k *Keys) one(c *cell.Cell, r, i int, vals []byte, valBase int, dict uint16) {
+func (k *Keys) one(c *cell.Cell, r, i int, vals []byte, valBase int, dict uint32) {
 	b := k.b
 	code := int(binary.LittleEndian.Uint64(b[k.codes+i*k.codeW:]) & k.codeMask)
-	c.Col = k.Col(code)
 	t := i
 	if k.tsPerRow {
 		t = r
 	}
 	c.TS = k.base + int64(binary.LittleEndian.Uint64(b[k.ts+t*k.tsW:])&k.tsMask)
-	c.Code, c.Dict, c.Kind = uint32(code), dict, k.Kind(i)
+	c.Code, c.Dict, c.Kind = uint16(code), dict, k.Kind(i)
 	if vals == nil {
-		c.Value = nil
+		c.Col, c.Value = k.Col(code), nil
 		return
 	}
 	var v0, v1 int
@@ -541,5 +540,6 @@ func (k *Keys) one(c *cell.Cell, r, i int, vals []byte, valBase int, dict uint16
 		}
 		v0, v1 = v0-valBase, int(binary.LittleEndian.Uint64(b[at:])&k.valMask)-valBase
 	}
-	c.Value = vals[v0:v1:v1]
+	col := k.Col(code)
+	c.Col, c.Value = col, vals[v0:v1:v1]
 }

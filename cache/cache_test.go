@@ -259,8 +259,9 @@ func BenchmarkHit(b *testing.B) {
 	for i := range slots {
 		fill(b, f, i, 16<<10, 1)
 	}
+	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
-		i, sum := 0, byte(0)
+		i, sum := rand.IntN(slots), byte(0)
 		for pb.Next() {
 			i = (i + 7919) % slots
 			h := f.Get(i)

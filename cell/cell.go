@@ -39,10 +39,11 @@ type Cell struct {
 	Col   []byte // column key: family 0x00 life qualifier
 	TS    int64  // microseconds, >= 0
 	Value []byte
-	// Code numbers the column inside the source's current block, where it has such numbers; equal Code and equal Dict mean
-	// equal columns. Dict is 0 where the source has no codes.
-	Code uint32
-	Dict uint16
+	// Dict names the dictionary of columns that the cell came with, for one process and across all sources; Code is the
+	// column's number there. Equal Code and equal Dict mean equal columns. Dict is 0 where the source has no dictionary. A
+	// dictionary's name is not used again before four billion others.
+	Dict uint32
+	Code uint16
 	Kind Kind
 }
 

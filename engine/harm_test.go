@@ -2,11 +2,15 @@ package engine
 
 import (
 	"encoding/binary"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/rowandb/rowan/gc"
 	"github.com/rowandb/rowan/io/vfs"
+	"github.com/rowandb/rowan/levels"
 )
 
 // edit changes a file's bytes in place.
@@ -49,4 +53,24 @@ func format(t *testing.T, fs vfs.FS, name string) {
 		binary.LittleEndian.PutUint64(b[32:], xxhash.Sum64(b[:32]))
 		return b
 	})
+}
+
+// A crash while a new manifest is made leaves one without a whole first edit, above the one in force.
+func TestOpenAfterACrashWhileTheManifestWasMade(t *testing.T) {
+	for _, content := range []string{"", "ROWANMAN", strings.Repeat("\x00", 100)} {
+		s := newStore(t, nil)
+		tb := s.table("t", map[string]gc.Rule{"f": {}})
+		s.must(tb.Apply(ctx, "r", set("f", "q", 1, "v")))
+		s.must(s.Close())
+		f, err := s.fs.Open("/store/"+levels.ManifestName(2), vfs.How{Create: true})
+		s.must(err)
+		_, err = f.WriteAt([]byte(content), 0)
+		s.must(errors.Join(err, f.Close()))
+		for range 3 {
+			s.open()
+			s.want(s.scan(s.Table("t")), "r f:q@1=v\n")
+			s.must(s.Close())
+		}
+		s.open()
+	}
 }

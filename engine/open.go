@@ -247,10 +247,11 @@ func (db *DB) logOptions(v *levels.Version) wal.Options {
 	}
 }
 
-// inline reports whether background work runs in the callers.
+// inline reports whether background work runs in the callers. Then the log has no goroutine either, so that with one caller
+// everything happens in a fixed order.
 func (db *DB) inline() bool {
-	_, ok := db.exec.(*executor.Inline)
-	return ok
+	x, ok := db.exec.(interface{ Inline() bool })
+	return ok && x.Inline()
 }
 
 // recover replays the log into the memtables.

@@ -65,7 +65,9 @@ type Options struct {
 }
 
 // Executor runs the store's background work. Go must not run fn before it returns. Help runs queued work in the caller, if
-// this executor works that way, and reports whether it did. Wait returns when all work has ended.
+// this executor works that way, and reports whether it did. Wait returns when all work has ended. If an executor has a method
+// Inline() bool that returns true, the store starts no goroutine of its own, so that with one caller everything happens in a
+// fixed order; records applied with NoSync then reach the disk only with what waits for the log.
 type Executor interface {
 	Go(fn func())
 	Help() bool

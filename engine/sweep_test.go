@@ -597,7 +597,7 @@ func TestPowerCutAtEveryCall(t *testing.T) {
 			}
 			return nil
 		}}})
-		s.mem.Watch(func(string, string) { look("inside", s.fs.Mutations()) })
+		s.mem.SetInFlight(func(string, string) { look("inside", s.fs.Mutations()) })
 		sc.run(s)
 		t.Logf("%s: %d mutating calls", sc.name, s.fs.Mutations())
 		if len(s.errs) > 0 {

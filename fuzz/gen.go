@@ -25,7 +25,7 @@ var (
 // stamps that one operation can take, so that the model knows them.
 const (
 	Start      = int64(1_000_000_000)
-	StepMicros = 10
+	StepMicros = 50
 )
 
 // Shape is what a generated list looks like.
@@ -33,11 +33,12 @@ type Shape struct {
 	Tables, Rows int
 	ValueMax     int  // bytes
 	Wide         bool // some rows get many columns
+	Hot          bool // few columns, most of them ruled, so that versions pile up and single ones get deleted
 }
 
 // Generate returns n operations drawn from seed.
 func Generate(seed uint64, n int, s Shape) []Op {
-	g := &generator{r: rand.New(rand.NewPCG(seed, 0x70e7)), s: s, now: Start, have: map[string]bool{}}
+	g := &generator{r: rand.New(rand.NewPCG(seed, 0x70e7)), s: s, now: Start, have: map[string]bool{}, recent: map[string][]Change{}}
 	var ops []Op
 	for i := range s.Tables {
 		ops = append(ops, Op{Kind: OpCreate, Table: g.name(i)})
@@ -62,7 +63,12 @@ type generator struct {
 	have  map[string]bool
 	snaps []int64
 	last  int64
+
+	recent map[string][]Change // what was set lately, by table and row: deletes of single versions should hit some
 }
+
+// grid is the distance of timestamps near the present, so that the same ones come up again.
+const grid = 250
 
 func (g *generator) name(i int) string { return fmt.Sprintf("t%d", i) }
 
@@ -76,26 +82,30 @@ func (g *generator) table() string {
 
 func (g *generator) op() Op {
 	switch p := g.r.IntN(1000); {
-	case p < 480:
+	case p < 520:
 		return Op{Kind: OpApply, Items: g.items(), NoSync: !chance(g.r, 8)}
-	case p < 490:
+	case p < 530:
 		return Op{Kind: OpRefused, Items: g.refused(), NoSync: true}
-	case p < 650:
+	case p < 690:
 		o := Op{Kind: OpGet, Table: g.table(), Read: g.read()}
 		o.Read.Row, o.Read.Limit, o.Read.Reverse = g.row(), 0, false
 		return o
-	case p < 740:
+	case p < 780:
 		o := Op{Kind: OpScan, Table: g.table(), Read: g.read()}
 		o.Read.Rows = g.rows()
 		return o
-	case p < 780:
+	case p < 820:
 		o := Op{Kind: OpStream, Table: g.table(), Read: g.read()}
 		o.Read.Rows = g.rows()
 		return o
 	case p < 880:
-		return Op{Kind: OpWork}
+		// One job at a time most often: what belongs together drifts apart then.
+		return Op{Kind: OpWork, N: int64(min(g.r.IntN(4), 1))}
 	case p < 930:
-		return Op{Kind: OpTick, N: int64(g.r.IntN(400))}
+		if chance(g.r, 25) {
+			return Op{Kind: OpTick, N: 2500} // what was young is old
+		}
+		return Op{Kind: OpTick, N: int64(g.r.IntN(10)) * StepMicros}
 	case p < 945:
 		return Op{Kind: OpFlush}
 	case p < 952:
@@ -136,6 +146,8 @@ func (g *generator) op() Op {
 	case p < 994:
 		g.snaps = nil
 		return Op{Kind: OpReopen}
+	case p < 996:
+		return Op{Kind: OpKillIn, N: 1 + g.r.Int64N(25)}
 	case p < 999:
 		g.snaps = nil
 		return Op{Kind: OpKill, N: g.r.Int64N(1 << 30)}
@@ -143,7 +155,7 @@ func (g *generator) op() Op {
 		g.snaps = nil
 		return Op{Kind: OpRawCheck}
 	}
-	return Op{Kind: OpWork}
+	return Op{Kind: OpWork, N: 1}
 }
 
 func (g *generator) row() string {
@@ -159,18 +171,26 @@ func (g *generator) row() string {
 	return fmt.Sprintf("r%03d", i)
 }
 
-func (g *generator) family() string { return familyNames[g.r.IntN(len(familyNames))] }
+func (g *generator) family() string {
+	if g.s.Hot {
+		return familyNames[1+g.r.IntN(len(familyNames)-1)]
+	}
+	return familyNames[g.r.IntN(len(familyNames))]
+}
 
 func (g *generator) qualifier() string {
 	if g.s.Wide && chance(g.r, 50) {
 		return fmt.Sprintf("w%02d", g.r.IntN(60))
+	}
+	if g.s.Hot {
+		return qualifiers[g.r.IntN(2)]
 	}
 	return qualifiers[g.r.IntN(len(qualifiers))]
 }
 
 func (g *generator) stamp(f string) int64 {
 	if f == "age" || f == "mix" || f == "fam." && chance(g.r, 50) {
-		return max(g.now-int64(g.r.IntN(4000)), 0)
+		return (g.now/grid - int64(g.r.IntN(16))) * grid
 	}
 	switch g.r.IntN(30) {
 	case 0:
@@ -193,7 +213,16 @@ func (g *generator) items() (items []Item) {
 	for range 1 + g.r.IntN(3)*g.r.IntN(2) {
 		it := Item{Table: g.table(), Row: g.row()}
 		for range 1 + g.r.IntN(5)*g.r.IntN(2) {
-			it.Changes = append(it.Changes, g.change())
+			c := g.change()
+			key := it.Table + "\x00" + it.Row
+			if old := g.recent[key]; c.Kind == DeleteTimes && len(old) > 0 && chance(g.r, 75) {
+				o := old[g.r.IntN(len(old))]
+				c.Family, c.Qualifier, c.TS, c.End = o.Family, o.Qualifier, o.TS, o.TS+1
+			}
+			if c.Kind == Set && c.TS > 0 && c.TS < math.MaxInt64 {
+				g.recent[key] = append(g.recent[key][max(0, len(g.recent[key])-12):], c)
+			}
+			it.Changes = append(it.Changes, c)
 		}
 		items = append(items, it)
 	}

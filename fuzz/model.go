@@ -1,8 +1,8 @@
 // Package fuzz holds the oracle: a model of the store in plain maps, lists of operations with a text form, a generator, a
 // runner that compares a store with the model after every step, and a shrinker of failing lists.
 //
-//	go test ./fuzz -run Oracle -seed 17 -sets all        run one seed
-//	go test ./fuzz -run Replay -list failing.txt         run a list from a file
+//	go test ./fuzz -run Oracle -seed 17 -set mapped        run one seed
+//	go test ./fuzz -run Replay -file failing.txt         run a list from a file
 package fuzz
 
 import (

@@ -79,12 +79,13 @@ const (
 	OpDrop            // drop a table
 	OpReopen          // close and open
 	OpKill            // cut the power; N is the seed of what the disk keeps
+	OpKillIn          // cut the power in the middle of the N-th call from now that makes something durable
 	OpRawCheck        // after a compaction of everything: no collectable cell is left
 	opKinds
 )
 
 var opNames = [opKinds]string{"apply", "refused", "get", "scan", "stream", "flush", "compact", "work", "tick", "sync", "snapshot",
-	"forget", "create", "drop", "reopen", "kill", "rawcheck"}
+	"forget", "create", "drop", "reopen", "kill", "killin", "rawcheck"}
 
 var changeNames = [changeKinds]string{"set", "delcol", "deltimes", "delfam", "delrow"}
 
@@ -192,7 +193,7 @@ func (o Op) String() string {
 			b.WriteString(" rows " + r.String())
 		}
 		b.WriteString(o.Read.options())
-	case OpTick, OpSnapshot, OpForget, OpKill:
+	case OpTick, OpSnapshot, OpForget, OpKill, OpKillIn, OpWork:
 		fmt.Fprintf(&b, " %d", o.N)
 	case OpCreate, OpDrop:
 		fmt.Fprintf(&b, " %q", o.Table)

@@ -109,7 +109,7 @@ func (p *parser) op() (o Op) {
 	case OpScan, OpStream, OpCompact:
 		o.Table = p.text()
 		p.options(&o.Read)
-	case OpTick, OpSnapshot, OpForget, OpKill:
+	case OpTick, OpSnapshot, OpForget, OpKill, OpKillIn, OpWork:
 		o.N = p.number()
 	case OpCreate, OpDrop:
 		o.Table = p.text()

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -76,8 +77,8 @@ func Run(s *Config, ops []Op, counts *Counts) (err error) {
 		defer os.RemoveAll(dir)
 		r.fs, r.dir = vfs.OS(), path.Join(dir, "store")
 	} else {
-		r.mem = vfs.NewMem(s.Mem)
-		r.fs, r.dir = r.mem, "/store"
+		r.setMem(vfs.NewMem(s.Mem))
+		r.dir = "/store"
 	}
 	at := -1
 	defer func() {
@@ -104,7 +105,11 @@ func Run(s *Config, ops []Op, counts *Counts) (err error) {
 		at = i
 		r.model.Now += StepMicros
 		r.counts.add(o.Kind.String(), 1)
+		before := r.before()
 		if err := r.step(o); err != nil {
+			return err
+		}
+		if err := r.crash(o, before); err != nil {
 			return err
 		}
 		if i%64 == 63 {
@@ -132,6 +137,61 @@ type runner struct {
 	exec   *inline
 	r      *rand.Rand
 	lost   []undo // batches that a power cut may take, oldest first
+	cut    cut
+}
+
+// cut is a power cut that is to happen inside an operation.
+type cut struct {
+	mu    sync.Mutex
+	in    int64 // calls that make something durable until then; 0 = none planned
+	image *vfs.Mem
+}
+
+func (r *runner) setMem(m *vfs.Mem) {
+	r.mem, r.fs = m, m
+	m.SetInFlight(func(string, string) {
+		r.cut.mu.Lock()
+		defer r.cut.mu.Unlock()
+		if r.cut.in > 0 {
+			if r.cut.in--; r.cut.in == 0 {
+				r.cut.image = m.CrashClone(uint64(r.model.Now), 0.5)
+			}
+		}
+	})
+}
+
+// before keeps what a power cut inside the next operation may lead back to, if one is planned.
+func (r *runner) before() *memory {
+	r.cut.mu.Lock()
+	defer r.cut.mu.Unlock()
+	if r.cut.in == 0 && r.cut.image == nil {
+		return nil
+	}
+	return &memory{r.model.Clone(), slices.Clone(r.lost)}
+}
+
+// memory is a model, and the batches in it that a power cut may take.
+type memory struct {
+	model *Model
+	lost  []undo
+}
+
+// crash goes on from the image of a power cut during operation o, if there was one.
+func (r *runner) crash(o Op, before *memory) error {
+	r.cut.mu.Lock()
+	image := r.cut.image
+	r.cut.image = nil
+	r.cut.mu.Unlock()
+	if image == nil {
+		return nil
+	}
+	if before == nil {
+		before = &memory{r.model.Clone(), r.lost} // the call was still under way when the cut was planned
+	}
+	r.counts.add("power cut during "+o.Kind.String(), 1)
+	before.model.Now = r.model.Now
+	// What the operation did is there, or it is not and as much as may be lost before it.
+	return r.restart(image, []*memory{{r.model, r.lost}, before})
 }
 
 type snap struct {
@@ -262,7 +322,7 @@ func (r *runner) step(o Op) error {
 		}
 		return r.compareAll(r.model, 4)
 	case OpWork:
-		r.exec.Help()
+		r.exec.run(int(o.N))
 	case OpTick:
 		r.model.Now += o.N
 	case OpSync:
@@ -298,6 +358,12 @@ func (r *runner) step(o Op) error {
 		return r.compareAll(r.model, 0)
 	case OpKill:
 		return r.kill(o)
+	case OpKillIn:
+		if r.mem != nil {
+			r.cut.mu.Lock()
+			r.cut.in = o.N
+			r.cut.mu.Unlock()
+		}
 	case OpRawCheck:
 		return r.rawCheck()
 	}
@@ -398,43 +464,61 @@ func (r *runner) kill(o Op) error {
 	if r.mem == nil {
 		return r.step(Op{Kind: OpReopen})
 	}
-	keep := []float64{0, 0.5, 1}[o.N%3]
-	image := r.mem.CrashClone(uint64(o.N), keep)
-	lost := r.lost
+	keep := []float64{0, 0.5, 1}
+	return r.restart(r.mem.CrashClone(uint64(o.N), keep[o.N%3]), []*memory{{r.model, r.lost}})
+}
+
+// restart opens what a power cut left. It must be one of the memories without a suffix of what may be lost; the model
+// becomes that.
+func (r *runner) restart(image *vfs.Mem, memories []*memory) error {
+	now := r.model.Now
+	r.cut.mu.Lock()
+	r.cut.in, r.cut.image = 0, nil
+	r.cut.mu.Unlock()
 	if err := r.close(); err != nil { // the old store goes on on the old file system, and does not matter any more
 		return err
 	}
-	r.mem, r.fs = image, image
+	r.setMem(image)
 	if err := r.open(); err != nil {
 		return fmt.Errorf("after a power cut: %w", err)
 	}
 	var first error
-	for n := len(lost); ; n-- {
-		err := r.compareAll(r.model, 0)
-		if err == nil {
-			switch {
-			case n == len(lost):
-			case n == 0:
-				r.counts.add("all that could be lost", 1)
-			default:
-				r.counts.add("a prefix kept", 1)
+	for _, m := range memories {
+		for n := len(m.lost); n >= 0; n-- {
+			r.model = m.model
+			r.model.Now = now
+			err := r.compareAll(r.model, 0)
+			if err == nil {
+				switch {
+				case n == len(m.lost):
+				case n == 0:
+					r.counts.add("all that could be lost", 1)
+				default:
+					r.counts.add("a prefix kept", 1)
+				}
+				return r.verify()
 			}
-			return r.verify()
-		}
-		if first == nil {
-			first = err
-		}
-		if n == 0 {
-			return fmt.Errorf("after a power cut no prefix of the last %d batches is there: with all of them: %w; with none: %w", len(lost), first, err)
-		}
-		u := lost[n-1]
-		for i := len(u) - 1; i >= 0; i-- {
-			t := r.model.Tables[u[i].table]
-			if u[i].row == nil {
-				delete(t.Rows, u[i].key)
-			} else {
-				t.Rows[u[i].key] = u[i].row
+			if first == nil {
+				first = err
 			}
+			if n > 0 {
+				m.model.undo(m.lost[n-1])
+			}
+		}
+	}
+	return fmt.Errorf("after a power cut the store is at no moment that it may be at: the latest: %w", first)
+}
+
+func (m *Model) undo(u undo) {
+	for i := len(u) - 1; i >= 0; i-- {
+		t := m.Tables[u[i].table]
+		if t == nil {
+			continue // dropped since
+		}
+		if u[i].row == nil {
+			delete(t.Rows, u[i].key)
+		} else {
+			t.Rows[u[i].key] = u[i].row
 		}
 	}
 }
@@ -471,11 +555,17 @@ func (x *inline) Go(fn func()) {
 	x.queue = append(x.queue, fn)
 }
 
+// Inline tells the store to start no goroutine of its own, so that a list always does the same.
+func (x *inline) Inline() bool { return true }
+
 // Help implements engine.Executor.
-func (x *inline) Help() (ran bool) {
-	for {
+func (x *inline) Help() bool { return x.run(0) }
+
+// run runs n queued functions, all and what they queue if n is 0.
+func (x *inline) run(n int) (ran bool) {
+	for ; ; n-- {
 		x.mu.Lock()
-		if x.running || len(x.queue) == 0 {
+		if x.running || len(x.queue) == 0 || ran && n == 0 {
 			x.mu.Unlock()
 			return ran
 		}

@@ -66,6 +66,7 @@ func BenchmarkWrite(b *testing.B) {
 				tab := benchTable(s.wide, 200_000)
 				bytes, cells := logical(tab)
 				b.SetBytes(bytes)
+				cpu := cpuTime()
 				for b.Loop() {
 					w := NewWriter(io.Discard, WriterOptions{ID: 1, Codec: codec})
 					for i := range tab {
@@ -78,6 +79,7 @@ func BenchmarkWrite(b *testing.B) {
 					}
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*cells), "ns/cell")
+				b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N*cells), "cpu-ns/cell")
 			})
 		}
 	}
@@ -102,6 +104,7 @@ func BenchmarkIterate(b *testing.B) {
 					r := benchReader(b, tab, codec, mode, nil)
 					b.SetBytes(bytes)
 					buf := make([]cell.Cell, 0, 64)
+					cpu := cpuTime()
 					for b.Loop() {
 						it := r.NewIter(cell.IterOptions{NoFill: true})
 						n := 0
@@ -117,6 +120,7 @@ func BenchmarkIterate(b *testing.B) {
 						it.Close()
 					}
 					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*cells), "ns/cell")
+					b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N*cells), "cpu-ns/cell")
 				})
 			}
 		}
@@ -170,6 +174,7 @@ func BenchmarkCopy(b *testing.B) {
 			r := benchReader(b, tab, block.CodecS2, Positional, nil)
 			b.SetBytes(bytes)
 			buf := make([]cell.Cell, 0, 256)
+			cpu := cpuTime()
 			for b.Loop() {
 				w := NewWriter(io.Discard, WriterOptions{ID: 1, Codec: block.CodecS2})
 				it := r.NewIter(cell.IterOptions{NoFill: true})
@@ -189,6 +194,7 @@ func BenchmarkCopy(b *testing.B) {
 				it.Close()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*cells), "ns/cell")
+			b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N*cells), "cpu-ns/cell")
 		})
 	}
 }

@@ -533,3 +533,37 @@ func TestWriterSizeEstimatesTheFile(t *testing.T) {
 		}
 	}
 }
+
+// TestIteratorsLeaveNothingBehind: a thousand rounds of open, read, close hold no more than the first.
+func TestIteratorsLeaveNothingBehind(t *testing.T) {
+	tab := benchTable(false, 3000)
+	b, _ := write(t, tab, WriterOptions{ID: 1, Codec: block.CodecS2})
+	c := cache.New(64 << 10)
+	f := &byteFile{b: b}
+	rd, err := Open(f, ReaderOptions{Cache: c})
+	must(t, err)
+	idle := c.Stats()
+	for i := range 1000 {
+		it := rd.NewIter(cell.IterOptions{})
+		ok := it.SeekGE(tab[i].key)
+		for range 10 {
+			it.Cells(make([]cell.Cell, 0, 1))
+			ok = ok && it.Next()
+		}
+		if !ok {
+			t.Fatal(it.Err())
+		}
+		must(t, it.Close())
+	}
+	if n := rd.refs.Load(); n != 1 {
+		t.Errorf("%d holds on the reader", n)
+	}
+	if s := c.Stats(); s.Used > s.Capacity || s.Charged != idle.Charged || s.Hits == 0 || s.Misses == 0 {
+		t.Errorf("%+v, idle %+v", s, idle)
+	}
+	must(t, rd.Close())
+	if !f.closed || c.Stats().Used != 0 {
+		t.Errorf("file closed: %v, %+v", f.closed, c.Stats())
+	}
+	c.Close()
+}

@@ -2,6 +2,7 @@ package sstable
 
 import (
 	"math"
+	"sync/atomic"
 
 	"github.com/rowandb/rowan/block"
 	"github.com/rowandb/rowan/cache"
@@ -65,7 +66,7 @@ type cursor struct {
 	chunkBase int    // where they begin in the block's values
 	limit     []byte // first column beyond what is wanted; nil: none
 
-	dict         uint16
+	dict         uint32 // name of the current block's dictionary
 	scratch      []byte
 	win          []byte // window: bytes of the file from winOff on
 	winOff       int64
@@ -150,6 +151,9 @@ func (c *cursor) step(p pos, d int) (q pos, x *block.Index, ok bool) {
 	return p, x, true
 }
 
+// dicts numbers the dictionaries of blocks as they are loaded. See cell.Cell.
+var dicts atomic.Uint32
+
 // load makes p the current block.
 func (c *cursor) load(p pos) bool {
 	if c.live && c.at == p {
@@ -169,9 +173,8 @@ func (c *cursor) load(p pos) bool {
 		return c.fail(damage.New("keys", off, "%d rows and %d chunks are not what the index says", c.keys.Rows, c.keys.Chunks))
 	}
 	c.live = true
-	c.dict++
-	if c.dict == 0 {
-		c.dict = 1
+	if c.dict = dicts.Add(1); c.dict == 0 {
+		c.dict = dicts.Add(1)
 	}
 	return true
 }
@@ -229,24 +232,28 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 	if err != nil {
 		return damage.At(err, r.name, off)
 	}
-	raw := body
+	var raw []byte
 	var fill cache.Handle
+	plain := head.Codec == block.CodecNone
+	if r.cached != nil && !c.noFill && !(plain && inMap) {
+		fill = r.cached.Reserve(head.Raw)
+	}
 	switch {
-	case head.Codec == block.CodecNone && inMap:
+	case plain && inMap:
 		raw = r.view[off+block.HeadLen : off+n]
-	case r.cached != nil && !c.noFill:
-		if fill = r.cached.Reserve(head.Raw); fill.Held() {
-			raw = fill.Bytes()
-			break
+	case fill.Held():
+		raw = fill.Bytes()
+		err = block.Decode(head.Codec, raw, body)
+	case plain:
+		if raw = body; !c.inWindow(off, n) {
+			// The bytes are in scratch: it changes places with h's memory, for a copy of a large value is not small.
+			h.buf, c.scratch = c.scratch, h.buf
 		}
-		fallthrough
-	case head.Codec != block.CodecNone || !c.inWindow(off, n):
+	default:
 		if cap(h.buf) < head.Raw {
 			h.buf = make([]byte, head.Raw)
 		}
 		raw = h.buf[:head.Raw]
-	}
-	if len(raw) > 0 && &raw[0] != &body[0] && !(head.Codec == block.CodecNone && inMap) {
 		err = block.Decode(head.Codec, raw, body)
 	}
 	if err == nil && isKeys {

@@ -191,10 +191,12 @@ func (w *Writer) Finish(b cell.Bounds, firstSeq, lastSeq uint64) (Properties, er
 		if t.rowFilter, err = w.seal(block.PartRowFilter, w.rowFilter.Build(nil)); err != nil {
 			return Properties{}, err
 		}
+		w.rowFilter.Reset()
 		if w.o.ColumnFilter {
 			if t.cellFilter, err = w.seal(block.PartCellFilter, w.colFilter.Build(nil)); err != nil {
 				return Properties{}, err
 			}
+			w.colFilter.Reset()
 		}
 	}
 	p := Properties{

@@ -13,8 +13,6 @@ import (
 
 // Iter walks one file; it implements cell.Iter. It is used by one goroutine and must be closed. Cells are handed out without
 // copying: out of a mapped or cached part where that holds them raw, else out of memory of the iterator.
-//
-// Cell.Code and Cell.Dict are comparable between cells of one Iter only, and only while it does not pass 65,535 blocks.
 type Iter struct {
 	// The state is pooled; this small handle is not, so that a second Close cannot reach an iterator that reuses the state.
 	*state

@@ -224,7 +224,8 @@ func (r *Reader) loadIndex(part block.Part, p place, limit int64) (*block.Index,
 		return nil, damage.At(err, r.name, p.off+block.HeadLen)
 	}
 	for i := 0; i < x.Len(); i++ {
-		if off, n, keys := x.Place(i); off > limit-n || part == block.PartIndex && (keys > n || keys < block.HeadLen) {
+		// No block is longer than one huge value and the keys and values that fit before it.
+		if off, n, keys := x.Place(i); off > limit-n || n > 2*block.PartMax || part == block.PartIndex && (keys > n || keys < block.HeadLen) {
 			return nil, damage.New(part.String(), p.off, "entry %d points to %d+%d (keys %d), limit %d", i, off, n, keys, limit)
 		}
 	}

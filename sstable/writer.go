@@ -69,7 +69,8 @@ type Writer struct {
 	lastRange bool
 	rangeOpen bool
 	lastLo    int64  // of the row's last narrow delete
-	version   uint64 // of the last cell's column in its row, from 1
+	version   uint64 // of the last cell's column in its row, from 1; 0 at the row's start
+	lastCode  int    // the last cell's column in its block
 	rowFilter bloom.Builder
 	colFilter bloom.Builder
 
@@ -172,7 +173,9 @@ func (w *Writer) enter(ln *laneWriter) error {
 		}
 		w.stats.rows++
 		w.rowHash = bloom.HashRow(w.row)
-		w.rowFilter.Add(w.rowHash)
+		if w.o.BloomBits >= 0 {
+			w.rowFilter.Add(w.rowHash)
+		}
 	}
 	if ln.b.Rows() > 0 && (ln.b.Size() >= w.o.BlockSize || ln.b.Full()) {
 		if err := w.flush(ln); err != nil {
@@ -188,26 +191,35 @@ func (w *Writer) enter(ln *laneWriter) error {
 // add adds one entry to the lane's block, cutting the row where the block is full. It returns the entry's column number
 // and whether the entry before it in the row has the same column.
 func (w *Writer) add(ln *laneWriter, c *cell.Cell) (id int, same bool, err error) {
-	// A row is cut only when it makes its block a quarter too large: rows below that size always stand in one block.
-	if (ln.b.Size() >= w.o.BlockSize+w.o.BlockSize/4 || ln.b.Full()) && ln.b.Cells() > 0 {
-		col, ts := ln.b.Last()
-		ln.lastCol, ln.lastTS = append([]byte{}, col...), ts
-		if err := w.flush(ln); err != nil {
-			return 0, false, err
-		}
-		ln.b.StartRow(w.row, true)
-	}
-	if ln.lastCol != nil {
-		if cell.Compare(ln.lastCol, ln.lastTS, c.Col, c.TS) >= 0 {
-			return 0, false, w.orderErr(ln, c)
-		}
-		same = string(ln.lastCol) == string(c.Col)
-		ln.lastCol = nil
+	if same, err = w.room(ln, c); err != nil {
+		return 0, false, err
 	}
 	if id = ln.b.Add(c); id < 0 {
 		return 0, false, w.orderErr(ln, c)
 	}
 	return id, same || ln.b.Same(), nil
+}
+
+// room makes room for c in the lane's block, cutting the row where that is full. If c is the first of the row in its block, it
+// checks c's order and reports whether the entry before has the same column.
+func (w *Writer) room(ln *laneWriter, c *cell.Cell) (same bool, err error) {
+	// A row is cut only when it makes its block a quarter too large: rows below that size always stand in one block.
+	if (ln.b.Size() >= w.o.BlockSize+w.o.BlockSize/4 || ln.b.Full()) && ln.b.Cells() > 0 {
+		col, ts := ln.b.Last()
+		ln.lastCol, ln.lastTS = append([]byte{}, col...), ts
+		if err := w.flush(ln); err != nil {
+			return false, err
+		}
+		ln.b.StartRow(w.row, true)
+	}
+	if ln.lastCol != nil {
+		if cell.Compare(ln.lastCol, ln.lastTS, c.Col, c.TS) >= 0 {
+			return false, w.orderErr(ln, c)
+		}
+		same = string(ln.lastCol) == string(c.Col)
+		ln.lastCol = nil
+	}
+	return same, nil
 }
 
 func (w *Writer) orderErr(ln *laneWriter, c *cell.Cell) error {
@@ -273,8 +285,8 @@ func (w *Writer) AddDeletes(ds []cell.Delete) error {
 	return nil
 }
 
-// AddCells adds cells of the current row: columns ascending, then timestamps descending, over all calls for the row.
-// Code and Dict are not needed.
+// AddCells adds cells of the current row: columns ascending, then timestamps descending, over all calls for the row. Code and
+// Dict, where a source gives them, spare comparisons of columns.
 func (w *Writer) AddCells(cs []cell.Cell) error {
 	if len(cs) == 0 {
 		return w.err
@@ -283,32 +295,70 @@ func (w *Writer) AddCells(cs []cell.Cell) error {
 	if err := w.enter(ln); err != nil {
 		return err
 	}
-	rowLen := uint64(len(w.row)) + 8
-	for i := range cs {
-		c := &cs[i]
-		if c.TS < 0 || len(c.Value) > cell.ValueMax || len(c.Col) > cell.ColumnMax || c.Kind < cell.KindSet || c.Kind > cell.KindBlob {
-			return w.fail(fmt.Errorf("%w: cell of row %q, column %q at %d, kind %d, %d bytes", ErrEntry, clip(w.row), clip(c.Col), c.TS, c.Kind, len(c.Value)))
-		}
-		id, same, err := w.add(ln, c)
+	// A row is cut only when it makes its block a quarter too large: rows below that size always stand in one block.
+	limit := w.o.BlockSize + w.o.BlockSize/4
+	for len(cs) > 0 {
+		follows, err := w.room(ln, &cs[0])
 		if err != nil {
 			return err
 		}
-		if !same {
-			w.version = 0
+		from := ln.b.Cells()
+		n, ok := ln.b.AddCells(cs, limit)
+		if err := w.count(ln, cs[:n], from, follows); err != nil {
+			return err
 		}
-		if id >= len(w.stats.blockCols) {
-			fam, err := w.stats.family(c.Col)
-			if err != nil {
-				return w.fail(fmt.Errorf("%w: row %q: %w", ErrEntry, clip(w.row), err))
+		if !ok {
+			c := &cs[n]
+			if c.TS < 0 || len(c.Value) > cell.ValueMax || len(c.Col) > cell.ColumnMax || c.Kind < cell.KindSet || c.Kind > cell.KindBlob {
+				return w.fail(fmt.Errorf("%w: cell of row %q, column %q at %d, kind %d, %d bytes", ErrEntry, clip(w.row), clip(c.Col), c.TS, c.Kind, len(c.Value)))
 			}
-			w.stats.blockCols = append(w.stats.blockCols, uint32(fam))
-			ln.fams |= familyBit(fam)
+			return w.orderErr(ln, c)
 		}
-		w.version++
-		if w.version == 1 && w.o.ColumnFilter {
-			w.colFilter.Add(bloom.HashColumn(w.rowHash, c.Col))
-		}
-		w.stats.cell(int(w.stats.blockCols[id]), c.TS, w.version, rowLen+uint64(len(c.Col)+len(c.Value)))
+		cs = cs[n:]
 	}
+	return nil
+}
+
+// count notes cells that were added to the lane's block as its cells from the given one on. follows says that the first has
+// the column of the row's last one in the block before.
+func (w *Writer) count(ln *laneWriter, cs []cell.Cell, from int, follows bool) error {
+	for id := len(w.stats.blockCols); id < ln.b.Cols(); id++ {
+		col := ln.b.Col(id)
+		if len(col) > cell.ColumnMax {
+			return w.fail(fmt.Errorf("%w: column of %d bytes in row %q", ErrEntry, len(col), clip(w.row)))
+		}
+		fam, err := w.stats.family(col)
+		if err != nil {
+			return w.fail(fmt.Errorf("%w: row %q: %w", ErrEntry, clip(w.row), err))
+		}
+		w.stats.blockCols = append(w.stats.blockCols, uint32(fam))
+		ln.fams |= familyBit(fam)
+	}
+	if len(cs) == 0 {
+		return nil
+	}
+	codes, fams := ln.b.Codes(from)[:len(cs)], w.stats.blockCols
+	rowLen := uint64(len(w.row)) + 8
+	filter := w.o.ColumnFilter && w.o.BloomBits >= 0
+	prev := -1 // column of the cell before
+	if follows {
+		prev = int(codes[0])
+	} else if w.version > 0 && from > 0 && w.lastCode >= 0 {
+		prev = w.lastCode
+	}
+	version := w.version
+	for i := range cs {
+		c := &cs[i]
+		id := int(codes[i])
+		if version++; id != prev {
+			version = 1
+			if filter {
+				w.colFilter.Add(bloom.HashColumn(w.rowHash, c.Col))
+			}
+		}
+		prev = id
+		w.stats.cell(int(fams[id]), c.TS, version, rowLen+uint64(len(c.Col)+len(c.Value)))
+	}
+	w.version, w.lastCode = version, prev
 	return nil
 }

@@ -353,8 +353,8 @@ func (m *Mem) SyncDir(name string) error {
 	return nil
 }
 
-// Watch sets MemOptions.InFlight, before anything uses m.
-func (m *Mem) Watch(inFlight func(op, name string)) { m.o.InFlight = inFlight }
+// SetInFlight replaces MemOptions.InFlight, as for a CrashClone. Nobody may be using the file system.
+func (m *Mem) SetInFlight(f func(op, name string)) { m.o.InFlight = f }
 
 func (m *Mem) inFlight(op, name string) {
 	if m.o.InFlight != nil {

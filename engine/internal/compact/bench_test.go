@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/rowandb/rowan/block"
 	"github.com/rowandb/rowan/cache"
@@ -118,6 +119,7 @@ func BenchmarkMergeEncode(b *testing.B) {
 		b.Run(s.name, func(b *testing.B) {
 			readers, _, cells := s.build(b, vfs.OS(), block.CodecNone)
 			buf := make([]cell.Cell, 0, 256)
+			cpu := cpuTime()
 			for b.Loop() {
 				m := joined(readers)
 				w := sstable.NewWriter(io.Discard, sstable.WriterOptions{ID: 9, Codec: block.CodecNone})
@@ -142,6 +144,7 @@ func BenchmarkMergeEncode(b *testing.B) {
 				m.Close()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(cells), "ns/cell")
+			b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N)/float64(cells), "cpu-ns/cell")
 		})
 	}
 }
@@ -154,7 +157,9 @@ func BenchmarkPipeline(b *testing.B) {
 			readers, logical, cells := s.build(b, fs, block.CodecS2)
 			dir := b.TempDir()
 			num := uint64(0)
+			spent := time.Duration(0)
 			for b.Loop() {
+				cpu := cpuTime()
 				m := joined(readers)
 				job := &compact.Job{
 					Merge: m, FileBytes: 64 << 20, FirstSeq: 1, LastSeq: 1, Check: func() error { return nil },
@@ -171,6 +176,7 @@ func BenchmarkPipeline(b *testing.B) {
 				}
 				m.Close()
 				b.StopTimer()
+				spent += cpuTime() - cpu
 				for i := range num {
 					_ = fs.Remove(fmt.Sprintf("%s/%d", dir, i+1))
 				}
@@ -178,6 +184,7 @@ func BenchmarkPipeline(b *testing.B) {
 				b.StartTimer()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(cells), "ns/cell")
+			b.ReportMetric(float64(spent)/float64(b.N)/float64(cells), "cpu-ns/cell")
 			b.ReportMetric(float64(logical)*float64(b.N)/b.Elapsed().Seconds()/1e6, "MB/s")
 		})
 	}

@@ -40,6 +40,9 @@ type Inline struct {
 	running bool
 }
 
+// Inline says so to a store, which then starts no goroutine of its own.
+func (x *Inline) Inline() bool { return true }
+
 // Go queues fn.
 func (x *Inline) Go(fn func()) {
 	x.mu.Lock()

@@ -143,7 +143,6 @@ func (r *Row) take(dst []cell.Cell, win, next int, one bool) []cell.Cell {
 			break
 		}
 		s.pos++
-		c.Dict = 0 // numberings of different sources must not meet
 		if r.shade && win > 0 && r.shaded(win, c) {
 			continue
 		}

@@ -1,0 +1,45 @@
+// The only process of the 32-bit test machine: it runs the test binaries that it finds and reports on the console.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	for _, m := range []string{"proc", "devtmpfs", "tmpfs"} {
+		dir := map[string]string{"proc": "/proc", "devtmpfs": "/dev", "tmpfs": "/tmp"}[m]
+		if err := syscall.Mount(m, dir, m, 0, ""); err != nil {
+			fmt.Println("mount", m, err)
+		}
+	}
+	list, _ := filepath.Glob("/repo/*.test386")
+	bad := 0
+	for _, name := range list {
+		pkg := strings.ReplaceAll(strings.TrimSuffix(filepath.Base(name), ".test386"), "~", "/")
+		args := []string{"-test.v", "-test.short", "-test.timeout=10m"}
+		if run, err := os.ReadFile(name + ".run"); err == nil {
+			args = append(args, "-test.run="+strings.TrimSpace(string(run)))
+		}
+		began := time.Now()
+		c := exec.Command(name, args...)
+		c.Dir = filepath.Join("/repo", pkg)
+		c.Env = []string{"HOME=/tmp", "TMPDIR=/tmp", "PATH=/bin", "ROWAN_OPS_SHARE=0.02"}
+		out, err := c.CombinedOutput()
+		fmt.Print(string(out))
+		if err != nil {
+			bad++
+			fmt.Printf("FAIL\t%s\t%v\n", pkg, err)
+			continue
+		}
+		fmt.Printf("ok\t%s\t%.1fs\n", pkg, time.Since(began).Seconds())
+	}
+	fmt.Printf("386 machine: %d packages, %d failed\n", len(list), bad)
+	syscall.Sync()
+	_ = syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
+}
