@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sync"
 	"unsafe"
 
 	"github.com/rowandb/rowan/cell"
@@ -178,18 +179,20 @@ type reader struct {
 
 // begin checks the options, pins a state and compiles the filter. Balanced by end.
 func (t *Table) begin(ctx context.Context, opts []ReadOption) (*reader, error) {
-	rd := &reader{buf: make([]cell.Cell, 0, 64)}
+	rd := readers.Get().(*reader)
 	for _, o := range opts {
 		o.apply(&rd.opts)
 	}
-	if rd.opts.err != nil {
-		return nil, rd.opts.err
-	}
-	db := t.db
-	rd.db = db
-	if err := db.enter(); err != nil {
+	if err := rd.opts.err; err != nil {
+		rd.recycle()
 		return nil, err
 	}
+	db := t.db
+	if err := db.enter(); err != nil {
+		rd.recycle()
+		return nil, err
+	}
+	rd.db = db
 	if err := rd.pin(ctx, t); err != nil {
 		rd.end()
 		return nil, err
@@ -227,6 +230,17 @@ func (rd *reader) end() {
 		rd.st.unref()
 	}
 	rd.db.leave()
+	rd.recycle()
+}
+
+// readers keeps the scratch of reads that have ended.
+var readers = sync.Pool{New: func() any { return &reader{buf: make([]cell.Cell, 0, 64)} }}
+
+// recycle forgets everything but the scratch.
+func (rd *reader) recycle() {
+	clear(rd.buf[:cap(rd.buf)]) // it points into blocks
+	*rd = reader{buf: rd.buf[:0], last: rd.last[:0], prog: program{steps: rd.prog.steps[:0]}}
+	readers.Put(rd)
 }
 
 func (rd *reader) iterOptions(scan bool) cell.IterOptions {
