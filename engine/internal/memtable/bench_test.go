@@ -224,30 +224,3 @@ func BenchmarkBigRow(b *testing.B) {
 		t.Set([]byte("row"), col, 1, cell.KindSet, col, uint64(i+1))
 	}
 }
-
-// BenchmarkYardstick is what the machine gives: ns for a load that waits for the one before, anywhere in 128 MiB, and for
-// copying a KiB. A lookup of a cold row is three or four such loads.
-func BenchmarkYardstick(b *testing.B) {
-	b.Run("latency", func(b *testing.B) {
-		chase := make([]uint32, 32<<20)
-		for i := range chase {
-			chase[i] = (uint32(i)*1664525 + 1013904223) % uint32(len(chase)) // one cycle through all
-		}
-		b.ResetTimer()
-		at := uint32(0)
-		for range b.N {
-			at = chase[at]
-		}
-		touched(uint64(at))
-	})
-	b.Run("memcpy", func(b *testing.B) {
-		src, dst := make([]byte, 64<<20), make([]byte, 64<<20)
-		copy(dst, src)
-		b.SetBytes(1 << 10)
-		b.ResetTimer()
-		for i := range b.N {
-			at := i << 10 & (len(src) - 1)
-			copy(dst[at:at+1<<10], src[at:])
-		}
-	})
-}
