@@ -154,11 +154,15 @@ func TestLibrarySeesTheSameBits(t *testing.T) {
 		words[i] = binary.LittleEndian.Uint64(raw[headLen+8*i:])
 	}
 	lib := library.From(words, uint(f.K()))
+	ref := f.Reference()
+	if ref.Bits() != lib.BitSet().Count() {
+		t.Errorf("%d bits, the library counts %d", ref.Bits(), lib.BitSet().Count())
+	}
 	built := library.New(uint(len(words)*64), uint(f.K()))
 	for i := range 20000 {
 		h := HashRow(key(i))
 		locs := f.Locations(h)
-		if lib.TestLocations(locs) != f.MayContain(h) {
+		if lib.TestLocations(locs) != f.MayContain(h) || ref.MayContain(h) != f.MayContain(h) {
 			t.Fatalf("key %d: library says %v", i, !f.MayContain(h))
 		}
 		if i < 5000 {

@@ -107,6 +107,9 @@ func (j *jobs) hold(ctx context.Context) error {
 			continue
 		}
 		err := j.db.writable()
+		if j.db.life.closed.Load() {
+			err = ErrClosed
+		}
 		if err == nil && j.idle() {
 			err = fmt.Errorf("writers are at the limit and no job can be started: %w", errors.Join(errStuck, j.db.health.report().Cause))
 		}

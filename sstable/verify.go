@@ -351,6 +351,11 @@ func (v *verifier) filters() error {
 			}
 		}
 	}
+	// The hot probe and the library must agree on every key of the file.
+	var refs [2]bloom.Reference
+	for i := range refs {
+		refs[i] = r.filters[i].f.Reference()
+	}
 	it := r.NewIter(cell.IterOptions{KeysOnly: true, NoFill: true})
 	defer it.Close()
 	cells := make([]cell.Cell, 0, 256)
@@ -360,7 +365,7 @@ func (v *verifier) filters() error {
 			return v.ctx.Err()
 		}
 		h := bloom.HashRow(it.Row())
-		if !r.MayContainRow(h) {
+		if !r.MayContainRow(h) || r.toc.rowFilter.n > 0 && !refs[0].MayContain(h) {
 			return damage.New("row filter", r.toc.rowFilter.off, "misses row %q", clip(it.Row()))
 		}
 		if r.toc.cellFilter.n == 0 {
@@ -371,7 +376,7 @@ func (v *verifier) filters() error {
 			for i := range cells {
 				if col := cells[i].Col; last == nil || !bytes.Equal(last, col) {
 					last = append(last[:0], col...)
-					if !r.MayContainColumn(bloom.HashColumn(h, col)) {
+					if h := bloom.HashColumn(h, col); !r.MayContainColumn(h) || !refs[1].MayContain(h) {
 						return damage.New("column filter", r.toc.cellFilter.off, "misses row %q, column %q", clip(it.Row()), clip(col))
 					}
 				}
