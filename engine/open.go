@@ -281,6 +281,7 @@ func (db *DB) recover(v *levels.Version, fresh bool) (wal.Recovered, error) {
 	for _, t := range v.Trees {
 		last = max(last, t.FlushedThrough)
 	}
+	rec.LastSeq = max(rec.LastSeq, last) // what is in files is durable, though the log may have forgotten it
 	db.stampFloor = db.stamp.Load() + 1
 	db.nextSeq = last + 1
 	db.publisher.Start(last)
