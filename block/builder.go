@@ -59,6 +59,7 @@ type Builder struct {
 	chunkStart int      // raw start of the open chunk
 
 	known [knownMax]known // by dictionary modulo knownMax
+	one   [1]cell.BatchRow
 
 	order []uint16 // scratch: ids in the order of their bytes
 	rank  []uint16
@@ -147,75 +148,112 @@ func (b *Builder) Add(c *cell.Cell) int {
 // least one. It returns how many it took, and false if it refused the one after these: out of order, or outside the limits
 // of package cell.
 func (b *Builder) AddCells(cs []cell.Cell, limit int) (n int, ok bool) {
-	at := len(b.ts)
-	b.grown(len(cs))
-	// Everything the loop uses is in locals: the compiler must assume that a store into an array changes b.
-	codes, tss := b.codes[at:at+len(cs)], b.ts[at:at+len(cs)]
-	ends, kinds := b.valEnds[at:at+len(cs)], b.kinds[at:at+len(cs)]
+	b.one[0].Cells = cs
+	_, n, ok = b.add(b.one[:], false, limit, limit)
+	b.one[0].Cells = nil
+	return n, ok
+}
+
+// AddRows starts and adds rows, beginning one as long as the block's Size is below limit and adding cells as long as it is
+// below overflow, neither when it is Full; at least one cell. It returns how many rows it began, and how many cells of the
+// last one it took. ok is false if it refused what follows: a row out of order or without cells, a cell out of order or
+// outside the limits of package cell.
+func (b *Builder) AddRows(rows []cell.BatchRow, limit, overflow int) (n, cells int, ok bool) {
+	return b.add(rows, true, limit, overflow)
+}
+
+// add is AddRows, or AddCells without begin.
+func (b *Builder) add(rows []cell.BatchRow, begin bool, limit, overflow int) (done, n int, ok bool) {
+	// What the loops use is in locals: the compiler must assume that a store into an array changes b.
 	values, prev, start, succ := b.values, b.prev, b.chunkStart, b.succ
-	last, same, ok := int64(math.MaxInt64), b.same, true
+	at := len(b.ts)
+	last, same := int64(math.MaxInt64), b.same
 	if at > 0 {
 		last = b.ts[at-1]
 	}
-	room := limit - (b.Size() - len(values)) // for values and what a cell takes beside
-	room = min(room, math.MaxInt-8*cellCost)
-	cells := min(len(cs), maxCells-at)
+	room := min(overflow-(b.Size()-len(values)-cellCost*at), math.MaxInt/2) // for values, and what a cell takes beside
+	slack := overflow - limit
 	var dict uint32
 	var known []uint16 // id by code in dict
-	for n < cells {
-		c := &cs[n]
-		id := noCol
-		if c.Dict != 0 {
-			if c.Dict != dict {
-				dict, known = c.Dict, b.dict(c.Dict)
-			}
-			if int(c.Code) < len(known) {
-				id = int(known[c.Code])
-			}
-		}
-		if id == noCol || int(succ[prev]) != id {
-			if len(b.colEnds) >= maxCols && n > 0 {
+	for ok = true; ok && done < len(rows); done++ {
+		cs := rows[done].Cells
+		if begin {
+			if done > 0 && (len(values)+cellCost*at >= room-slack || at >= maxCells || len(b.colEnds) >= maxCols) {
 				break
 			}
-			b.prev = prev
-			had := len(b.colBytes)
-			if id = b.column(c.Col); id < 0 {
+			key := rows[done].Key
+			if ok = len(cs) > 0 && (len(b.rowEnds) == 0 || bytes.Compare(b.LastRow(), key) < 0); !ok {
+				break
+			}
+			b.rowBytes = append(b.rowBytes, key...)
+			b.rowEnds = append(b.rowEnds, uint32(len(b.rowBytes)))
+			b.starts = append(b.starts, uint32(at))
+			room -= len(key) + 4
+			prev, n = 0, 0
+		}
+		b.grown(at, len(cs))
+		codes, tss := b.codes[at:at+len(cs)], b.ts[at:at+len(cs)]
+		ends, kinds := b.valEnds[at:at+len(cs)], b.kinds[at:at+len(cs)]
+		for n < len(cs) {
+			c := &cs[n]
+			id := noCol
+			if c.Dict != 0 {
+				if c.Dict != dict {
+					dict, known = c.Dict, b.dict(c.Dict)
+				}
+				if int(c.Code) < len(known) {
+					id = int(known[c.Code])
+				}
+			}
+			if id == noCol || int(succ[prev]) != id {
+				if len(b.colEnds) >= maxCols && at+n > 0 {
+					break
+				}
+				b.prev = prev
+				had := len(b.colBytes)
+				if id = b.column(c.Col); id < 0 {
+					ok = false
+					break
+				}
+				room -= len(b.colBytes) - had
+				succ = b.succ
+				if c.Dict != 0 {
+					known = b.learn(c.Dict, c.Code, uint16(id))
+				}
+			}
+			if same = id == prev-1; same && c.TS >= last || c.TS < 0 || len(c.Value) > cell.ValueMax || uint(c.Kind-cell.KindSet) > uint(cell.KindBlob-cell.KindSet) {
 				ok = false
 				break
 			}
-			room -= len(b.colBytes) - had
-			succ = b.succ
-			if c.Dict != 0 {
-				known = b.learn(c.Dict, c.Code, uint16(id))
+			prev, last = id+1, c.TS
+			v := c.Value
+			if end := len(values); end-start+len(v) > chunkTarget && end > start && len(v) > 0 {
+				b.closeChunk(end, at+n)
+				start = end
+			}
+			values = append(values, v...)
+			ends[n], codes[n], tss[n], kinds[n] = uint32(len(values)), uint16(id), c.TS, byte(c.Kind)
+			if n++; len(values)+cellCost*(at+n) >= room || at+n >= maxCells {
+				break
 			}
 		}
-		if same = id == prev-1; same && c.TS >= last || c.TS < 0 || len(c.Value) > cell.ValueMax || uint(c.Kind-cell.KindSet) > uint(cell.KindBlob-cell.KindSet) {
-			ok = false
-			break
-		}
-		prev, last = id+1, c.TS
-		v := c.Value
-		if at := len(values); at-start+len(v) > chunkTarget && at > start && len(v) > 0 {
-			b.closeChunk(at, len(b.ts)+n)
-			start = at
-		}
-		values = append(values, v...)
-		ends[n], codes[n], tss[n], kinds[n] = uint32(len(values)), uint16(id), c.TS, byte(c.Kind)
-		if n++; len(values)+cellCost*n >= room {
+		at += n
+		if n < len(cs) {
+			done++
 			break
 		}
 	}
 	b.values, b.prev, b.same = values, prev, same
-	at += n
 	b.codes, b.ts, b.valEnds, b.kinds = b.codes[:at], b.ts[:at], b.valEnds[:at], b.kinds[:at]
-	return n, ok
+	return done, n, ok
 }
 
-// grown makes room for n more cells.
-func (b *Builder) grown(n int) {
-	if at := len(b.ts); cap(b.ts)-at < n || cap(b.codes)-at < n || cap(b.valEnds)-at < n || cap(b.kinds)-at < n {
-		b.codes, b.ts = slices.Grow(b.codes, n), slices.Grow(b.ts, n)
-		b.valEnds, b.kinds = slices.Grow(b.valEnds, n), slices.Grow(b.kinds, n)
+// grown makes room for n more cells after at.
+func (b *Builder) grown(at, n int) {
+	if n += at; cap(b.ts) < n || cap(b.codes) < n || cap(b.valEnds) < n || cap(b.kinds) < n {
+		n -= at
+		b.codes, b.ts = slices.Grow(b.codes[:at], n), slices.Grow(b.ts[:at], n)
+		b.valEnds, b.kinds = slices.Grow(b.valEnds[:at], n), slices.Grow(b.kinds[:at], n)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/internal/damage"
@@ -283,6 +284,16 @@ func (k *Keys) Suffix(r int) []byte {
 	return k.b[s:e:e]
 }
 
+// SuffixBytes is the length of the suffixes of the rows [from, to) together.
+func (k *Keys) SuffixBytes(from, to int) int {
+	if from >= to {
+		return 0
+	}
+	s, _ := k.suffix(from)
+	_, e := k.suffix(to - 1)
+	return e - s
+}
+
 func (k *Keys) suffix(r int) (s, e int) {
 	if k.rowW == 0 {
 		s = k.rows + r*k.rowLen
@@ -506,6 +517,63 @@ func (k *Keys) AppendCells(dst []cell.Cell, r, from, to int, vals []byte, valBas
 			v0 = v1
 		}
 		c.TS, c.Code, c.Dict, c.Kind = t, uint16(code), dict, kind
+	}
+	if kind == 0 {
+		for i := range out {
+			out[i].Kind = cell.Kind(b[k.kinds+from+i])
+		}
+	}
+	return dst
+}
+
+// AppendRows is AppendCells for cells that may be of several rows; r is the row of the first. Values keep the capacity up to
+// the end of vals, so that neighbours can be told: nobody may append to them.
+func (k *Keys) AppendRows(dst []cell.Cell, r, from, to int, vals []byte, valBase int, dict uint32) []cell.Cell {
+	n := len(dst)
+	dst = slices.Grow(dst, to-from)[:n+to-from]
+	out := dst[n:]
+	// Everything the loops use is in locals: the compiler must assume that a store into out changes k.
+	b, base, kind := k.b, k.base, k.kind
+	codeAt, codeW, codeMask := k.codes+from*k.codeW, k.codeW, k.codeMask
+	cols, colW, colMask, colLen, colEnds := b[k.dict:k.prefix], k.dictW, k.dictMask, k.dictLen, k.dictEnds
+	valLen, valAt, valW, valMask := k.valLen, k.valEnds+from*k.valW, k.valW, k.valMask
+	v0 := k.ValueStart(from) - valBase
+	for i := range out {
+		code := int(binary.LittleEndian.Uint64(b[codeAt:]) & codeMask)
+		codeAt += codeW
+		s, e := code*colLen, code*colLen+colLen
+		if colW != 0 {
+			at := colEnds + code*colW
+			if e = int(binary.LittleEndian.Uint64(b[at:]) & colMask); code > 0 {
+				s = int(binary.LittleEndian.Uint64(b[at-colW:]) & colMask)
+			}
+		}
+		v1 := v0 + valLen
+		if valW != 0 {
+			v1 = int(binary.LittleEndian.Uint64(b[valAt:])&valMask) - valBase
+			valAt += valW
+		}
+		c := &out[i]
+		// Two pointers stored together share one look at the collector's state.
+		c.Col, c.Value = cols[s:e:e], vals[v0:v1]
+		v0 = v1
+		c.Code, c.Dict, c.Kind = uint16(code), dict, kind
+	}
+	switch {
+	case k.tsPerRow:
+		for i := 0; i < len(out); r++ {
+			_, end := k.RowCells(r)
+			ts := k.TS(0, r)
+			for end = min(end-from, len(out)); i < end; i++ {
+				out[i].TS = ts
+			}
+		}
+	default:
+		at, w, mask := k.ts+from*k.tsW, k.tsW, k.tsMask
+		for i := range out {
+			out[i].TS = base + int64(binary.LittleEndian.Uint64(b[at:])&mask)
+			at += w
+		}
 	}
 	if kind == 0 {
 		for i := range out {

@@ -52,6 +52,7 @@ type cursor struct {
 	keys  block.Keys
 	keysH held
 	valsH held
+	moreH []held // further chunks of values, for batches
 
 	onRow    bool
 	start    pos // block in which the current row begins
@@ -85,6 +86,9 @@ func (c *cursor) reset(r *Reader, ln *lane, noFill bool) {
 func (c *cursor) close() {
 	c.keysH.drop()
 	c.valsH.drop()
+	for i := range c.moreH {
+		c.moreH[i].drop()
+	}
 	if cap(c.scratch) > bufferKeep {
 		c.scratch = nil
 	}
@@ -164,6 +168,7 @@ func (c *cursor) load(p pos) bool {
 	}
 	c.at, c.live, c.keyFor = p, false, -1
 	c.valsH.release()
+	c.releaseMore()
 	c.chunkFrom, c.chunkEnd = 0, 0
 	off, n, keysLen := c.index.Place(p.i)
 	if err := c.part(&c.keysH, c.slot(0), off, keysLen, block.PartKeys, n); err != nil {
@@ -537,6 +542,18 @@ func (c *cursor) loadChunk() bool {
 		return true
 	}
 	i, from, to := c.keys.Chunk(c.cell)
+	base, ok := c.chunk(&c.valsH, i, from, to)
+	if !ok {
+		return false
+	}
+	c.chunkBase = base
+	c.chunkFrom, c.chunkEnd = from, to
+	return true
+}
+
+// chunk loads chunk i of the current block, which has the values of the cells [from, to), into h. base is where they begin in
+// the block's values.
+func (c *cursor) chunk(h *held, i, from, to int) (base int, ok bool) {
 	off, n, keysLen := c.index.Place(c.at.i)
 	at, end := int64(c.keys.ChunkAt(i)), n-keysLen
 	if i+1 < c.keys.Chunks {
@@ -544,15 +561,14 @@ func (c *cursor) loadChunk() bool {
 	}
 	off += keysLen + at
 	if at > n-keysLen || end > n-keysLen || end-at < block.HeadLen {
-		return c.fail(damage.New("keys", off, "chunk %d at %d of %d bytes", i, at, end-at))
+		return 0, c.fail(damage.New("keys", off, "chunk %d at %d of %d bytes", i, at, end-at))
 	}
-	if err := c.part(&c.valsH, c.slot(1+i), off, end-at, block.PartValues, end-at); err != nil {
-		return c.fail(err)
+	if err := c.part(h, c.slot(1+i), off, end-at, block.PartValues, end-at); err != nil {
+		return 0, c.fail(err)
 	}
-	c.chunkBase = c.keys.ValueStart(from)
-	if want := c.keys.ValueEnd(to-1) - c.chunkBase; want != len(c.valsH.b) {
-		return c.fail(damage.New("values", off, "%d bytes, keys say %d", len(c.valsH.b), want))
+	base = c.keys.ValueStart(from)
+	if want := c.keys.ValueEnd(to-1) - base; want != len(h.b) {
+		return 0, c.fail(damage.New("values", off, "%d bytes, keys say %d", len(h.b), want))
 	}
-	c.chunkFrom, c.chunkEnd = from, to
-	return true
+	return base, true
 }

@@ -89,7 +89,7 @@ func (w *Writer) flush(ln *laneWriter) error {
 	b.Reset()
 	ln.fams = 0
 	if ln.n == laneCells {
-		w.stats.blockCols = w.stats.blockCols[:0]
+		w.stats.blockCols, w.lastCode = w.stats.blockCols[:0], -1
 	}
 	if ln.index.Len() >= w.o.fanout || ln.index.Size() >= indexByteMax {
 		return w.flushIndex(ln)

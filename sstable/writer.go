@@ -70,7 +70,8 @@ type Writer struct {
 	rangeOpen bool
 	lastLo    int64  // of the row's last narrow delete
 	version   uint64 // of the last cell's column in its row, from 1; 0 at the row's start
-	lastCode  int    // the last cell's column in its block
+	lastCode  int    // the last cell's column in its block; of the row's last one if version > 0
+	rowLen    uint64 // of the row's key and a timestamp
 	rowFilter bloom.Builder
 	colFilter bloom.Builder
 
@@ -140,7 +141,7 @@ func (w *Writer) StartRow(row []byte) error {
 		return w.fail(fmt.Errorf("%w: row key of %d bytes", ErrEntry, len(row)))
 	}
 	if w.haveRow && bytes.Compare(w.row, row) >= 0 {
-		return w.fail(fmt.Errorf("%w: row %q after %q", ErrOrder, clip(row), clip(w.row)))
+		return w.rowOrderErr(row)
 	}
 	if w.rowUsed {
 		w.last, w.row = w.row, w.last
@@ -149,8 +150,24 @@ func (w *Writer) StartRow(row []byte) error {
 	for i := range w.lanes {
 		w.lanes[i].inRow = false
 	}
-	w.version, w.lastRange = 0, false
+	w.version, w.lastRange, w.rowLen = 0, false, uint64(len(row))+8
 	return nil
+}
+
+func (w *Writer) rowOrderErr(row []byte) error {
+	return w.fail(fmt.Errorf("%w: row %q after %q", ErrOrder, clip(row), clip(w.row)))
+}
+
+// newRow counts a row that gets its first entry.
+func (w *Writer) newRow(row []byte) {
+	if w.first == nil {
+		w.first = bytes.Clone(row)
+	}
+	w.stats.rows++
+	w.rowHash = bloom.HashRow(row)
+	if w.o.BloomBits >= 0 {
+		w.rowFilter.Add(w.rowHash)
+	}
 }
 
 // clip shortens a key for an error message.
@@ -168,14 +185,8 @@ func (w *Writer) enter(ln *laneWriter) error {
 		return nil
 	}
 	if !w.rowUsed {
-		if w.rowUsed = true; w.first == nil {
-			w.first = bytes.Clone(w.row)
-		}
-		w.stats.rows++
-		w.rowHash = bloom.HashRow(w.row)
-		if w.o.BloomBits >= 0 {
-			w.rowFilter.Add(w.rowHash)
-		}
+		w.rowUsed = true
+		w.newRow(w.row)
 	}
 	if ln.b.Rows() > 0 && (ln.b.Size() >= w.o.BlockSize || ln.b.Full()) {
 		if err := w.flush(ln); err != nil {
@@ -203,8 +214,7 @@ func (w *Writer) add(ln *laneWriter, c *cell.Cell) (id int, same bool, err error
 // room makes room for c in the lane's block, cutting the row where that is full. If c is the first of the row in its block, it
 // checks c's order and reports whether the entry before has the same column.
 func (w *Writer) room(ln *laneWriter, c *cell.Cell) (same bool, err error) {
-	// A row is cut only when it makes its block a quarter too large: rows below that size always stand in one block.
-	if (ln.b.Size() >= w.o.BlockSize+w.o.BlockSize/4 || ln.b.Full()) && ln.b.Cells() > 0 {
+	if (ln.b.Size() >= w.overflow() || ln.b.Full()) && ln.b.Cells() > 0 {
 		col, ts := ln.b.Last()
 		ln.lastCol, ln.lastTS = append([]byte{}, col...), ts
 		if err := w.flush(ln); err != nil {
@@ -295,55 +305,128 @@ func (w *Writer) AddCells(cs []cell.Cell) error {
 	if err := w.enter(ln); err != nil {
 		return err
 	}
-	// A row is cut only when it makes its block a quarter too large: rows below that size always stand in one block.
-	limit := w.o.BlockSize + w.o.BlockSize/4
 	for len(cs) > 0 {
 		follows, err := w.room(ln, &cs[0])
 		if err != nil {
 			return err
 		}
 		from := ln.b.Cells()
-		n, ok := ln.b.AddCells(cs, limit)
-		if err := w.count(ln, cs[:n], from, follows); err != nil {
+		n, ok := ln.b.AddCells(cs, w.overflow())
+		if err := w.newCols(ln); err != nil {
 			return err
 		}
+		w.count(cs[:n], ln.b.Codes(from), follows)
 		if !ok {
-			c := &cs[n]
-			if c.TS < 0 || len(c.Value) > cell.ValueMax || len(c.Col) > cell.ColumnMax || c.Kind < cell.KindSet || c.Kind > cell.KindBlob {
-				return w.fail(fmt.Errorf("%w: cell of row %q, column %q at %d, kind %d, %d bytes", ErrEntry, clip(w.row), clip(c.Col), c.TS, c.Kind, len(c.Value)))
-			}
-			return w.orderErr(ln, c)
+			return w.refused(ln, &cs[n])
 		}
 		cs = cs[n:]
 	}
 	return nil
 }
 
-// count notes cells that were added to the lane's block as its cells from the given one on. follows says that the first has
-// the column of the row's last one in the block before.
-func (w *Writer) count(ln *laneWriter, cs []cell.Cell, from int, follows bool) error {
+// AddRows is StartRow and AddCells for many rows, each of which must have a cell.
+func (w *Writer) AddRows(rows []cell.BatchRow) error {
+	if w.err != nil || len(rows) == 0 {
+		return w.err
+	}
+	ln := &w.lanes[laneCells]
+	for i := range w.lanes {
+		w.lanes[i].inRow = false
+	}
+	w.lastRange, ln.lastCol = false, nil
+	for len(rows) > 0 {
+		if ln.b.Rows() > 0 && (ln.b.Size() >= w.o.BlockSize || ln.b.Full()) {
+			if err := w.flush(ln); err != nil {
+				return err
+			}
+		}
+		if w.haveRow && bytes.Compare(w.row, rows[0].Key) >= 0 {
+			return w.rowOrderErr(rows[0].Key)
+		}
+		from := ln.b.Cells()
+		n, cells, ok := ln.b.AddRows(rows, w.o.BlockSize, w.overflow())
+		if err := w.newCols(ln); err != nil {
+			return err
+		}
+		codes := ln.b.Codes(from)
+		for i := range rows[:n] {
+			r := &rows[i]
+			if len(r.Key) == 0 || len(r.Key) > cell.RowKeyMax {
+				return w.fail(fmt.Errorf("%w: row key of %d bytes", ErrEntry, len(r.Key)))
+			}
+			k := len(r.Cells)
+			if i == n-1 {
+				k = cells
+			}
+			w.newRow(r.Key)
+			w.rowLen, w.version = uint64(len(r.Key))+8, 0
+			w.count(r.Cells[:k], codes[:k], false)
+			codes = codes[k:]
+		}
+		var rest []cell.Cell
+		if n > 0 {
+			r := &rows[n-1]
+			w.row, w.haveRow, w.rowUsed, ln.inRow = append(w.row[:0], r.Key...), true, true, true
+			rest, rows = r.Cells[cells:], rows[n:]
+		}
+		switch {
+		case !ok && len(rest) > 0:
+			return w.refused(ln, &rest[0])
+		case !ok && len(rows) > 0 && len(rows[0].Cells) > 0:
+			return w.rowOrderErr(rows[0].Key)
+		case !ok:
+			return w.fail(fmt.Errorf("%w: row without cells after %q", ErrEntry, clip(w.row)))
+		}
+		// A row that its block had no room for goes on in the next one.
+		if err := w.AddCells(rest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overflow is the size at which a block is closed inside a row. A row is cut only when it makes its block a quarter too large:
+// rows below that size always stand in one block.
+func (w *Writer) overflow() int { return w.o.BlockSize + w.o.BlockSize/4 }
+
+// refused is the error for a cell that the block did not take.
+func (w *Writer) refused(ln *laneWriter, c *cell.Cell) error {
+	if c.TS < 0 || len(c.Value) > cell.ValueMax || len(c.Col) > cell.ColumnMax || c.Kind < cell.KindSet || c.Kind > cell.KindBlob {
+		return w.fail(fmt.Errorf("%w: cell of row %q, column %q at %d, kind %d, %d bytes", ErrEntry, clip(w.row), clip(c.Col), c.TS, c.Kind, len(c.Value)))
+	}
+	return w.orderErr(ln, c)
+}
+
+// newCols finds the families of columns that are new in the block of cells.
+func (w *Writer) newCols(ln *laneWriter) error {
 	for id := len(w.stats.blockCols); id < ln.b.Cols(); id++ {
 		col := ln.b.Col(id)
 		if len(col) > cell.ColumnMax {
-			return w.fail(fmt.Errorf("%w: column of %d bytes in row %q", ErrEntry, len(col), clip(w.row)))
+			return w.fail(fmt.Errorf("%w: column of %d bytes near row %q", ErrEntry, len(col), clip(w.row)))
 		}
 		fam, err := w.stats.family(col)
 		if err != nil {
-			return w.fail(fmt.Errorf("%w: row %q: %w", ErrEntry, clip(w.row), err))
+			return w.fail(fmt.Errorf("%w: near row %q: %w", ErrEntry, clip(w.row), err))
 		}
 		w.stats.blockCols = append(w.stats.blockCols, uint32(fam))
 		ln.fams |= familyBit(fam)
 	}
+	return nil
+}
+
+// count notes cells of the current row that were added to the block as columns codes. follows says that the first has the
+// column of the row's last one in the block before.
+func (w *Writer) count(cs []cell.Cell, codes []uint16, follows bool) {
 	if len(cs) == 0 {
-		return nil
+		return
 	}
-	codes, fams := ln.b.Codes(from)[:len(cs)], w.stats.blockCols
-	rowLen := uint64(len(w.row)) + 8
+	codes, fams := codes[:len(cs)], w.stats.blockCols
 	filter := w.o.ColumnFilter && w.o.BloomBits >= 0
 	prev := -1 // column of the cell before
-	if follows {
+	switch {
+	case follows:
 		prev = int(codes[0])
-	} else if w.version > 0 && from > 0 && w.lastCode >= 0 {
+	case w.version > 0:
 		prev = w.lastCode
 	}
 	version := w.version
@@ -357,8 +440,7 @@ func (w *Writer) count(ln *laneWriter, cs []cell.Cell, from int, follows bool) e
 			}
 		}
 		prev = id
-		w.stats.cell(int(fams[id]), c.TS, version, rowLen+uint64(len(c.Col)+len(c.Value)))
+		w.stats.cell(int(fams[id]), c.TS, version, w.rowLen+uint64(len(c.Col)+len(c.Value)))
 	}
 	w.version, w.lastCode = version, prev
-	return nil
 }

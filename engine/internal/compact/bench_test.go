@@ -119,12 +119,22 @@ func BenchmarkMergeEncode(b *testing.B) {
 		b.Run(s.name, func(b *testing.B) {
 			readers, _, cells := s.build(b, vfs.OS(), block.CodecNone)
 			buf := make([]cell.Cell, 0, 256)
+			var many cell.Batch
 			cpu := cpuTime()
 			for b.Loop() {
 				m := joined(readers)
 				w := sstable.NewWriter(io.Discard, sstable.WriterOptions{ID: 9, Codec: block.CodecNone})
 				n := 0
 				for ok := m.First(); ok; ok = m.Next() {
+					if m.Batch(&many) {
+						if err := w.AddRows(many.Rows); err != nil {
+							b.Fatal(err)
+						}
+						for i := range many.Rows {
+							n += len(many.Rows[i].Cells)
+						}
+						continue
+					}
 					if err := w.StartRow(m.Row()); err != nil {
 						b.Fatal(err)
 					}

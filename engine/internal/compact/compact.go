@@ -56,6 +56,7 @@ type writer struct {
 	out  *Output
 	w    *sstable.Writer
 	cell []cell.Cell
+	many cell.Batch
 	del  []cell.Delete
 	rngs []cell.Range
 	cuts []cell.Range
@@ -88,12 +89,14 @@ func (w *writer) rows() error {
 		if err := w.job.Check(); err != nil {
 			return err
 		}
-		w.row = append(w.row[:0], m.Row()...)
-		w.inRow, w.from, w.lastCol = false, w.from[:0], w.lastCol[:0]
-		if w.w != nil && w.w.Size() >= w.job.FileBytes {
-			if err := w.finish(nil); err != nil {
+		if m.Batch(&w.many) {
+			if err := w.batch(); err != nil {
 				return err
 			}
+			continue
+		}
+		if err := w.start(m.Row()); err != nil {
+			return err
 		}
 		if w.job.Ranges {
 			w.ranges()
@@ -106,6 +109,51 @@ func (w *writer) rows() error {
 		}
 	}
 	return m.Err()
+}
+
+// start makes row the current one, in a new file if the current file is full.
+func (w *writer) start(row []byte) error {
+	w.row = append(w.row[:0], row...)
+	w.inRow, w.from, w.lastCol = false, w.from[:0], w.lastCol[:0]
+	if w.w != nil && w.w.Size() >= w.job.FileBytes {
+		return w.finish(nil)
+	}
+	return nil
+}
+
+// batch writes rows that have no deletes.
+func (w *writer) batch() error {
+	b := &w.many
+	if len(b.Rows) == 0 {
+		return nil
+	}
+	size := int64(0)
+	for i := range b.Rows {
+		r := &b.Rows[i]
+		size += int64(len(r.Key)) + 64*int64(len(r.Cells)) // a cell takes less than 64 bytes beside its column and value
+		for j := range r.Cells {
+			size += int64(len(r.Cells[j].Col) + len(r.Cells[j].Value))
+		}
+		w.res.Cells += uint64(len(r.Cells))
+	}
+	if w.w == nil || w.w.Size()+size >= w.job.FileBytes {
+		// The file may end within these rows.
+		for i := range b.Rows {
+			if err := w.start(b.Rows[i].Key); err != nil {
+				return err
+			}
+			if err := w.add(b.Rows[i].Cells); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := w.w.AddRows(b.Rows); err != nil {
+		return err
+	}
+	w.bounds.HiRow = append(w.bounds.HiRow[:0], b.Rows[len(b.Rows)-1].Key...)
+	w.res.Rows += uint64(len(b.Rows))
+	return nil
 }
 
 // ranges collects the row's wide deletes that still reach something.
@@ -124,37 +172,44 @@ func (w *writer) ranges() {
 func (w *writer) cells() error {
 	for {
 		w.cell = w.job.Merge.Cells(w.cell[:0])
-		cs := w.cell
-		if len(cs) == 0 {
+		if len(w.cell) == 0 {
 			return w.job.Merge.Err()
 		}
-		w.res.Cells += uint64(len(cs))
-		for len(cs) > 0 {
-			n := len(cs)
-			if w.inRow && w.w.Size()-w.rowStart >= w.job.FileBytes {
-				// The piece of this row alone fills a file: cut before the next column.
-				n = 0
-				for n < len(cs) && bytes.Equal(cs[n].Col, w.lastCol) {
-					n++
-				}
-				if n == 0 {
-					col := append([]byte(nil), cs[0].Col...)
-					if err := w.cut(col); err != nil {
-						return err
-					}
-					continue
-				}
-			}
-			if err := w.begin(); err != nil {
-				return err
-			}
-			if err := w.w.AddCells(cs[:n]); err != nil {
-				return err
-			}
-			w.lastCol = append(w.lastCol[:0], cs[n-1].Col...)
-			cs = cs[n:]
+		w.res.Cells += uint64(len(w.cell))
+		if err := w.add(w.cell); err != nil {
+			return err
 		}
 	}
+}
+
+// add writes cells of the current row.
+func (w *writer) add(cs []cell.Cell) error {
+	for len(cs) > 0 {
+		n := len(cs)
+		if w.inRow && w.w.Size()-w.rowStart >= w.job.FileBytes {
+			// The piece of this row alone fills a file: cut before the next column.
+			n = 0
+			for n < len(cs) && bytes.Equal(cs[n].Col, w.lastCol) {
+				n++
+			}
+			if n == 0 {
+				col := append([]byte(nil), cs[0].Col...)
+				if err := w.cut(col); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		if err := w.begin(); err != nil {
+			return err
+		}
+		if err := w.w.AddCells(cs[:n]); err != nil {
+			return err
+		}
+		w.lastCol = append(w.lastCol[:0], cs[n-1].Col...)
+		cs = cs[n:]
+	}
+	return nil
 }
 
 // begin starts the current row in the current file, making one if there is none.

@@ -25,6 +25,9 @@ type deleteCursor struct {
 func (m *Iter) Deletes(col []byte, wide []cell.Range) *DeleteStream {
 	d := &DeleteStream{m: m, wide: wide}
 	for _, s := range m.row.src {
+		if s.whole != nil {
+			continue // a row of a batch has no deletes
+		}
 		c := deleteCursor{it: s.it, buf: make([]cell.Delete, 0, 16)}
 		s.it.SeekDelete(col)
 		c.fill()

@@ -23,15 +23,16 @@ func (c *Config) plain() bool { return c.Raw || c.Families.plain }
 
 // Iter joins sources row by row, in one direction. Not for concurrent use.
 type Iter struct {
-	cfg  Config
-	src  []rowSource
-	at   []int     // indexes of the sources that stand on the current row, newest first
-	on   []*source // the same, for Row
-	next int       // the source with the next row after the current one, -1 if none or unknown
-	back bool
-	row  Row
-	ok   bool
-	fail error
+	cfg    Config
+	src    []rowSource
+	at     []int        // indexes of the sources that stand on the current row, newest first
+	on     []*source    // the same, for Row
+	sorted []*rowSource // scratch of Batch
+	next   int          // the source with the next row after the current one, -1 if none or unknown
+	back   bool
+	row    Row
+	ok     bool
+	fail   error
 }
 
 type rowSource struct {
@@ -39,6 +40,13 @@ type rowSource struct {
 	key  []byte
 	head uint64 // first 8 bytes of key, big-endian
 	ok   bool
+
+	batcher cell.Batcher // it, where that is one
+	batch   cell.Batch   // rows read ahead; the iterator stands on the last of them
+	at      int          // number of the current row in batch
+	apart   bool         // the current row does not come in a batch
+	age     int          // number of the source, 0 for the newest
+	part    uint64       // head of key after the prefix that all rows have which Batch looks at
 }
 
 // New joins sources, newest first. Close closes them.
@@ -46,6 +54,7 @@ func New(cfg Config, sources []cell.Iter) *Iter {
 	m := &Iter{cfg: cfg, src: make([]rowSource, len(sources)), at: make([]int, 0, len(sources)), on: make([]*source, 0, len(sources))}
 	for i, it := range sources {
 		m.src[i].it = it
+		m.src[i].batcher, _ = it.(cell.Batcher)
 	}
 	m.row.cfg = &m.cfg
 	m.row.gc.cfg = &m.cfg
@@ -105,7 +114,7 @@ func (m *Iter) Next() bool {
 		if m.back {
 			s.set(s.it.Prev())
 		} else {
-			s.set(s.it.Next())
+			s.next()
 		}
 	}
 	// While one source alone stays in front of the next one nothing else has to be compared.
@@ -119,8 +128,28 @@ func (m *Iter) Next() bool {
 	return m.settle()
 }
 
+// next goes to the source's next row.
+func (s *rowSource) next() {
+	if s.at+1 < len(s.batch.Rows) {
+		s.at++
+		s.take()
+		return
+	}
+	s.set(s.it.Next())
+}
+
+// take makes row number at of the batch the current one.
+func (s *rowSource) take() {
+	r := &s.batch.Rows[s.at]
+	s.key, s.whole, s.passed = r.Key, r.Cells, 0
+	s.head = head(s.key)
+}
+
 func (s *rowSource) set(ok bool) {
 	s.ok = ok
+	s.whole, s.apart = nil, false
+	s.batch.Reset()
+	s.at = 0
 	if ok {
 		s.key = s.it.Row()
 		s.head = head(s.key)
@@ -136,6 +165,14 @@ func head(key []byte) uint64 {
 		h |= uint64(c) << (56 - 8*i)
 	}
 	return h
+}
+
+// headAt is head(key[skip:]).
+func headAt(key []byte, skip int) uint64 {
+	if n := len(key) - skip; n < 8 && len(key) >= 8 {
+		return binary.BigEndian.Uint64(key[len(key)-8:]) << (8 * uint(8-n))
+	}
+	return head(key[skip:])
 }
 
 func compare(a, b *rowSource) int {
@@ -223,6 +260,9 @@ func (m *Iter) Cells(dst []cell.Cell) []cell.Cell {
 func (m *Iter) Ranges(dst []cell.Range) []cell.Range {
 	var tmp []cell.Range
 	for _, s := range m.row.src {
+		if s.whole != nil {
+			continue // a row of a batch has no deletes
+		}
 		tmp = s.it.Ranges(tmp[:0])
 		for _, r := range tmp {
 			dst = cell.AddRange(dst, r)

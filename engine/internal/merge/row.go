@@ -2,6 +2,7 @@ package merge
 
 import (
 	"bytes"
+	"sort"
 
 	"github.com/rowandb/rowan/cell"
 )
@@ -12,10 +13,13 @@ const chunk = 128
 // source is one input's state inside the current row.
 type source struct {
 	it     cell.Iter
-	buf    []cell.Cell
+	buf    []cell.Cell // own, or of whole
+	own    []cell.Cell
 	pos    int
 	used   bool // cells of buf were handed out by the running call of Cells
 	done   bool
+	passed int         // cells of whole that were read
+	whole  []cell.Cell // the row's cells, all of them, where it came in a batch; the iterator stands elsewhere then
 	ranges []cell.Range
 
 	// Narrow deletes of the row, as shade over older sources. The cursor only moves forward with the cells.
@@ -39,9 +43,13 @@ func (r *Row) start(key []byte, src []*source) {
 	r.key, r.src, r.shade = key, src, false
 	r.gc.reset()
 	for i, s := range src {
-		s.buf, s.pos, s.used, s.done = s.buf[:0], 0, false, false
+		s.buf, s.pos, s.used, s.done, s.passed = nil, 0, false, false, 0
 		s.ranges = s.ranges[:0]
 		s.dels, s.delPos, s.delDone = s.dels[:0], 0, false
+		if s.whole != nil {
+			s.delDone = true
+			continue
+		}
 		if i == len(src)-1 {
 			break // the oldest shades nobody
 		}
@@ -65,8 +73,12 @@ func (s *source) fillDeletes() {
 func (r *Row) seek(col []byte, ts int64) {
 	r.gc.reset()
 	for _, s := range r.src {
-		s.it.SeekCell(col, ts)
-		s.buf, s.pos, s.used, s.done = s.buf[:0], 0, false, false
+		if s.whole != nil {
+			s.passed = sort.Search(len(s.whole), func(i int) bool { return cell.Compare(s.whole[i].Col, s.whole[i].TS, col, ts) >= 0 })
+		} else {
+			s.it.SeekCell(col, ts)
+		}
+		s.buf, s.pos, s.used, s.done = nil, 0, false, false
 	}
 	r.reshade(col)
 }
@@ -77,6 +89,9 @@ func (r *Row) reshade(col []byte) {
 		return
 	}
 	for _, s := range r.src[:len(r.src)-1] {
+		if s.whole != nil {
+			continue
+		}
 		s.it.SeekDelete(col)
 		s.fillDeletes()
 	}
@@ -159,11 +174,16 @@ func (r *Row) take(dst []cell.Cell, win, next int, one bool) []cell.Cell {
 }
 
 func (s *source) fill() bool {
-	if cap(s.buf) == 0 {
-		s.buf = make([]cell.Cell, 0, chunk)
+	if s.whole != nil {
+		s.buf, s.passed = s.whole[s.passed:], len(s.whole)
+	} else {
+		if s.own == nil {
+			s.own = make([]cell.Cell, 0, chunk)
+		}
+		s.own = s.it.Cells(s.own[:0])
+		s.buf = s.own
 	}
-	s.buf, s.pos = s.it.Cells(s.buf[:0]), 0
-	s.done = len(s.buf) == 0
+	s.pos, s.done = 0, len(s.buf) == 0
 	return !s.done
 }
 
@@ -194,15 +214,26 @@ func (r *Row) shaded(i int, c *cell.Cell) bool {
 	return false
 }
 
+// cells is Iter.Cells of the source.
+func (s *source) cells(dst []cell.Cell) []cell.Cell {
+	if s.whole == nil {
+		return s.it.Cells(dst)
+	}
+	n := min(len(s.whole)-s.passed, cap(dst)-len(dst))
+	dst = append(dst, s.whole[s.passed:s.passed+n]...)
+	s.passed += n
+	return dst
+}
+
 // single is Cells for the common case of one source: nothing to merge, only rules.
 func (r *Row) single(dst []cell.Cell) []cell.Cell {
-	it := r.src[0].it
+	s := r.src[0]
 	if r.cfg.plain() {
-		return it.Cells(dst)
+		return s.cells(dst)
 	}
 	for r.gc.err == nil {
 		start := len(dst)
-		dst = it.Cells(dst)
+		dst = s.cells(dst)
 		if len(dst) == start {
 			break
 		}

@@ -287,6 +287,24 @@ func (r *Run) Cells(dst []cell.Cell) []cell.Cell {
 	return dst
 }
 
+// NextBatch implements cell.Batcher where the files' iterators do. A row that goes on in the next file is not handed out.
+func (r *Run) NextBatch(b *cell.Batch, stop []byte) {
+	b.Reset()
+	if r.multi || r.err != nil || r.cur == nil {
+		return
+	}
+	it, ok := r.cur.(cell.Batcher)
+	if !ok {
+		return
+	}
+	if n := r.at + 1; n < len(r.files) {
+		if lo := r.files[n].Bounds.LoRow; bytes.Equal(lo, r.files[r.at].Bounds.HiRow) && (stop == nil || bytes.Compare(lo, stop) < 0) {
+			stop = lo
+		}
+	}
+	it.NextBatch(b, stop)
+}
+
 func (r *Run) SeekDelete(col []byte) {
 	if !r.multi {
 		r.cur.SeekDelete(col)
