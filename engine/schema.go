@@ -105,6 +105,10 @@ func (db *DB) CreateTable(ctx context.Context, name string, spec TableSpec) (*Ta
 	for i := range t.Families {
 		t.Families[i].Life = uint64(i) + 1
 	}
+	// Whoever sees the table after a crash must find all that was written before it.
+	if _, err := db.settleLog(ctx); err != nil {
+		return nil, err
+	}
 	err := db.install(&levels.Edit{PutTables: []*levels.Table{t}}, nil, func(st *state) {
 		m := db.newMem()
 		st.trees[t.Groups[0].Tree] = &memtree{active: m}
@@ -138,23 +142,16 @@ func (db *DB) DropTable(ctx context.Context, name string) error {
 	// Batches of the table either have their place already, and are in its memtable, or find it gone.
 	t.gate.Lock()
 	defer t.gate.Unlock()
-	db.placeMu.Lock()
-	seq := db.nextSeq - 1
-	db.placeMu.Unlock()
 	// A batch may span tables: if the drop is durable, what was written before it must be too, or a crash would lose the
 	// other tables' part of a batch that this table's readers saw before the drop.
-	if seq > 0 {
-		if err := db.log.Wait(ctx, seq); err != nil {
-			if failed := db.log.Err(); failed != nil {
-				return db.fail("write the log", failed)
-			}
-			return err
-		}
+	seq, err := db.settleLog(ctx)
+	if err != nil {
+		return err
 	}
 	mems := db.states.cur.Load().trees[t.tree]
 	unneeded := db.unneeded(append(mems.sealed[:len(mems.sealed):len(mems.sealed)], mems.active)...)
 	edit := &levels.Edit{DropTables: []uint64{t.ID}, LastSeq: seq, LogStart: db.log.OldestSlotFor(unneeded)}
-	err := db.install(edit, nil, func(st *state) {
+	err = db.install(edit, nil, func(st *state) {
 		delete(st.trees, t.tree)
 		st.gen++
 	})
@@ -162,6 +159,24 @@ func (db *DB) DropTable(ctx context.Context, name string) error {
 		return err
 	}
 	return db.releaseLog(unneeded)
+}
+
+// settleLog makes durable what has its place in the write order: an edit that a user can see is installed only on top of it. It
+// returns the last such sequence.
+func (db *DB) settleLog(ctx context.Context) (uint64, error) {
+	db.placeMu.Lock()
+	seq := db.nextSeq - 1
+	db.placeMu.Unlock()
+	if seq == 0 {
+		return 0, nil
+	}
+	if err := db.log.Wait(ctx, seq); err != nil {
+		if failed := db.log.Err(); failed != nil {
+			return 0, db.fail("write the log", failed)
+		}
+		return 0, err
+	}
+	return seq, nil
 }
 
 // Tables returns the names of all tables, sorted.

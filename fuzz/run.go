@@ -384,6 +384,9 @@ func (r *runner) create(name string) error {
 		return nil
 	}
 	r.model.Tables[name] = &ModelTable{Rules: Families, Rows: map[string]*ModelRow{}}
+	if err == nil {
+		r.lost = nil // a durable table stands on everything written before it
+	}
 	return err
 }
 
