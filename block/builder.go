@@ -613,8 +613,13 @@ func (b *Builder) AppendKeys(dst []byte, places []uint32) []byte {
 		at += copy(p[at:], b.rowBytes)
 	} else {
 		for _, e := range b.rowEnds {
-			at += copy(p[at:], b.rowBytes[int(s)+l.prefixN:e])
-			s = e
+			from, n := int(s)+l.prefixN, int(e)-int(s)-l.prefixN
+			if n <= 8 && from+8 <= len(b.rowBytes) { // what is too much is written over
+				le.PutUint64(p[at:], le.Uint64(b.rowBytes[from:]))
+			} else {
+				copy(p[at:], b.rowBytes[from:e])
+			}
+			at, s = at+n, e
 		}
 	}
 	if l.endW > 0 {
