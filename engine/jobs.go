@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/rowandb/rowan/internal/damage"
 	"github.com/rowandb/rowan/levels"
 )
 
@@ -68,9 +70,9 @@ func (j *jobs) measure(st *state) {
 		case n > sealedMemtableMax:
 			worst = stopPressure
 		case n == sealedMemtableMax:
-			// The last memtable before the limit: the fuller it is the slower its writers.
-			fill := t.active.size.Load() * (stopPressure - 1) / (2 * j.db.opts.MemtableBytes)
-			worst = max(worst, int(min(fill, stopPressure-1)))
+			// The last memtable before the limit: the fuller it is the slower its writers. Not 0, so that they look again.
+			fill := t.active.size.Load() * stopPressure / j.db.opts.MemtableBytes
+			worst = max(worst, int(min(max(fill, 1), stopPressure-1)))
 		}
 	}
 	j.pressure.Store(int32(worst))
@@ -80,13 +82,13 @@ func (j *jobs) measure(st *state) {
 func (j *jobs) hold(ctx context.Context) error {
 	began := time.Time{}
 	for {
+		j.remeasure()
 		p := j.pressure.Load()
 		if p < stopPressure {
 			if began.IsZero() {
 				return j.delay(ctx, int64(p))
 			}
-			j.db.stats.stallNanos.Add(uint64(j.db.opts.Clock().Sub(began)))
-			j.release()
+			j.release(began)
 			return nil
 		}
 		if began.IsZero() {
@@ -124,14 +126,22 @@ func (j *jobs) hold(ctx context.Context) error {
 				err = ctx.Err()
 			}
 		}
-		j.release()
+		j.release(began)
 		return err
 	}
 }
 
+// remeasure follows the memtables as they fill; called by writers while there is pressure.
+func (j *jobs) remeasure() {
+	st := j.db.states.pin()
+	defer st.unref()
+	j.measure(st)
+}
+
 var errStuck = errors.New("background work is stuck")
 
-func (j *jobs) release() {
+func (j *jobs) release(began time.Time) {
+	j.db.stats.stallNanos.Add(uint64(max(j.db.opts.Clock().Sub(began), 0)))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.holding--; j.holding == 0 {
@@ -233,19 +243,37 @@ func (j *jobs) startCompaction(plan levels.Plan, done func(error)) {
 		j.mu.Lock()
 		j.running--
 		j.busy.Remove(&plan)
-		if err != nil && errors.Is(err, ErrDamaged) {
-			for _, in := range plan.Inputs {
-				j.busy.Hold(in.File.Num)
+		damaged := errors.Is(err, ErrDamaged)
+		if damaged {
+			for _, num := range damagedInputs(&plan, err) {
+				j.busy.Hold(num)
 			}
 			j.db.health.setAside(err)
-			err = nil // not tried again
 		}
 		j.mu.Unlock()
 		if done != nil {
 			done(err)
 		}
+		if damaged {
+			err = nil // told by Health for good; not tried again
+		}
 		j.ended(err)
 	})
+}
+
+// damagedInputs is the input that a damage error names; all of them if it names none.
+func damagedInputs(plan *levels.Plan, err error) []levels.Num {
+	var d *damage.Error
+	if errors.As(err, &d) {
+		if num, ok := levels.ParseTableName(path.Base(d.File)); ok && plan.Has(num) {
+			return []levels.Num{num}
+		}
+	}
+	var all []levels.Num
+	for _, in := range plan.Inputs {
+		all = append(all, in.File.Num)
+	}
+	return all
 }
 
 // ended records how a job ended, wakes who waits for it and starts what can start now.
