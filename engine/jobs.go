@@ -102,7 +102,7 @@ func (j *jobs) hold(ctx context.Context) error {
 		j.mu.Lock()
 		changed := j.changed
 		j.mu.Unlock()
-		j.kick()
+		stuck := j.kick()
 		if j.db.exec.Help() {
 			continue
 		}
@@ -110,7 +110,7 @@ func (j *jobs) hold(ctx context.Context) error {
 		if j.db.life.closed.Load() {
 			err = ErrClosed
 		}
-		if err == nil && j.idle() {
+		if err == nil && stuck && j.pressure.Load() >= stopPressure {
 			err = fmt.Errorf("writers are at the limit and no job can be started: %w", errors.Join(errStuck, j.db.health.report().Cause))
 		}
 		if err == nil {
@@ -140,9 +140,8 @@ func (j *jobs) release() {
 }
 
 // idle reports whether nothing runs and nothing is waiting to be tried again by itself, which without goroutines nothing does.
+// Holds j.mu.
 func (j *jobs) idle() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	return j.running == 0 && len(j.flushing) == 0 && (j.retryAt.IsZero() || j.db.inline())
 }
 
@@ -164,10 +163,11 @@ func (j *jobs) delay(ctx context.Context, p int64) error {
 	}
 }
 
-// kick starts every job that can start.
-func (j *jobs) kick() {
+// kick starts every job that can start. idle says that none could and that none runs: both as of one moment, because a job
+// that has ended lets the next ones start only a little later.
+func (j *jobs) kick() (idle bool) {
 	if j.db.opts.ReadOnly {
-		return
+		return false
 	}
 	j.mu.Lock()
 	// Pinned under mu: a job gives its files back under mu after its edit is installed, so what is not busy here is current.
@@ -176,11 +176,11 @@ func (j *jobs) kick() {
 	defer j.mu.Unlock()
 	j.measure(st)
 	if j.stopped || j.db.health.failed() != nil {
-		return
+		return false
 	}
 	if !j.retryAt.IsZero() {
 		if j.db.opts.Clock().Before(j.retryAt) {
-			return
+			return j.idle()
 		}
 		j.retryAt = time.Time{}
 	}
@@ -193,10 +193,11 @@ func (j *jobs) kick() {
 	for j.running < j.db.opts.Compactions && (j.manual == 0 || j.pressure.Load() >= stopPressure) {
 		plan, ok := j.pick(st)
 		if !ok {
-			return
+			break
 		}
 		j.startCompaction(plan, nil)
 	}
+	return j.idle()
 }
 
 func (j *jobs) startFlush(tree uint64) {
