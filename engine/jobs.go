@@ -231,6 +231,7 @@ func (j *jobs) startCompaction(plan levels.Plan, done func(error)) {
 	j.running++
 	j.db.exec.Go(func() {
 		err := j.db.compact(&plan)
+		cause := err
 		j.mu.Lock()
 		j.running--
 		j.busy.Remove(&plan)
@@ -243,7 +244,7 @@ func (j *jobs) startCompaction(plan levels.Plan, done func(error)) {
 		}
 		j.mu.Unlock()
 		if done != nil {
-			done(err)
+			done(cause)
 		}
 		j.ended(err)
 	})
