@@ -104,7 +104,7 @@ func (j *jobs) hold(ctx context.Context) error {
 		j.mu.Lock()
 		changed := j.changed
 		j.mu.Unlock()
-		j.kick()
+		stuck := j.kick()
 		if j.db.exec.Help() {
 			continue
 		}
@@ -112,7 +112,7 @@ func (j *jobs) hold(ctx context.Context) error {
 		if j.db.life.closed.Load() {
 			err = ErrClosed
 		}
-		if err == nil && j.idle() {
+		if err == nil && stuck && j.pressure.Load() >= stopPressure {
 			err = fmt.Errorf("writers are at the limit and no job can be started: %w", errors.Join(errStuck, j.db.health.report().Cause))
 		}
 		if err == nil {
@@ -150,9 +150,8 @@ func (j *jobs) release(began time.Time) {
 }
 
 // idle reports whether nothing runs and nothing is waiting to be tried again by itself, which without goroutines nothing does.
+// Holds j.mu.
 func (j *jobs) idle() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	return j.running == 0 && len(j.flushing) == 0 && (j.retryAt.IsZero() || j.db.inline())
 }
 
@@ -174,10 +173,11 @@ func (j *jobs) delay(ctx context.Context, p int64) error {
 	}
 }
 
-// kick starts every job that can start.
-func (j *jobs) kick() {
+// kick starts every job that can start. idle says that none could and that none runs: both as of one moment, because a job
+// that has ended lets the next ones start only a little later.
+func (j *jobs) kick() (idle bool) {
 	if j.db.opts.ReadOnly {
-		return
+		return false
 	}
 	j.mu.Lock()
 	// Pinned under mu: a job gives its files back under mu after its edit is installed, so what is not busy here is current.
@@ -186,11 +186,11 @@ func (j *jobs) kick() {
 	defer j.mu.Unlock()
 	j.measure(st)
 	if j.stopped || j.db.health.failed() != nil {
-		return
+		return false
 	}
 	if !j.retryAt.IsZero() {
 		if j.db.opts.Clock().Before(j.retryAt) {
-			return
+			return j.idle()
 		}
 		j.retryAt = time.Time{}
 	}
@@ -203,10 +203,11 @@ func (j *jobs) kick() {
 	for j.running < j.db.opts.Compactions && (j.manual == 0 || j.pressure.Load() >= stopPressure) {
 		plan, ok := j.pick(st)
 		if !ok {
-			return
+			break
 		}
 		j.startCompaction(plan, nil)
 	}
+	return j.idle()
 }
 
 func (j *jobs) startFlush(tree uint64) {
@@ -240,6 +241,7 @@ func (j *jobs) startCompaction(plan levels.Plan, done func(error)) {
 	j.running++
 	j.db.exec.Go(func() {
 		err := j.db.compact(&plan)
+		cause := err
 		j.mu.Lock()
 		j.running--
 		j.busy.Remove(&plan)
@@ -252,7 +254,7 @@ func (j *jobs) startCompaction(plan levels.Plan, done func(error)) {
 		}
 		j.mu.Unlock()
 		if done != nil {
-			done(err)
+			done(cause)
 		}
 		if damaged {
 			err = nil // told by Health for good; not tried again
