@@ -241,7 +241,6 @@ func (j *jobs) startCompaction(plan levels.Plan, done func(error)) {
 	j.running++
 	j.db.exec.Go(func() {
 		err := j.db.compact(&plan)
-		cause := err
 		j.mu.Lock()
 		j.running--
 		j.busy.Remove(&plan)
@@ -254,7 +253,7 @@ func (j *jobs) startCompaction(plan levels.Plan, done func(error)) {
 		}
 		j.mu.Unlock()
 		if done != nil {
-			done(cause)
+			done(err)
 		}
 		if damaged {
 			err = nil // told by Health for good; not tried again
