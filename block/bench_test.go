@@ -129,17 +129,18 @@ func BenchmarkSeek(b *testing.B) {
 	}
 }
 
+// BenchmarkIterate reads a block row by row, as a scan does, and many rows at a time, as a merge does.
 func BenchmarkIterate(b *testing.B) {
 	for _, s := range shapes {
-		b.Run(s.name, func(b *testing.B) {
-			rows := benchRows(s.wide, 400)
-			var x Builder
-			fillBlock(&x, rows)
-			p := x.AppendKeys(nil, make([]uint32, x.Chunks()))
-			vals := make([]byte, 64<<10)
-			out := make([]cell.Cell, 0, 64)
-			var k Keys
-			sum := int64(0)
+		rows := benchRows(s.wide, 400)
+		var x Builder
+		fillBlock(&x, rows)
+		p := x.AppendKeys(nil, make([]uint32, x.Chunks()))
+		vals := make([]byte, 64<<10)
+		out := make([]cell.Cell, 0, 1024)
+		var k Keys
+		sum := int64(0)
+		b.Run(s.name+"/rows", func(b *testing.B) {
 			for b.Loop() {
 				if err := k.View(p); err != nil {
 					b.Fatal(err)
@@ -150,6 +151,18 @@ func BenchmarkIterate(b *testing.B) {
 					for i := range cs {
 						sum += cs[i].TS
 					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*k.Cells), "ns/cell")
+		})
+		b.Run(s.name+"/batch", func(b *testing.B) {
+			for b.Loop() {
+				if err := k.View(p); err != nil {
+					b.Fatal(err)
+				}
+				cs := k.AppendRows(out, 0, 0, k.Cells, vals, 0, 1)
+				for i := range cs {
+					sum += cs[i].TS
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*k.Cells), "ns/cell")

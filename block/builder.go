@@ -166,19 +166,24 @@ func (b *Builder) AddRows(rows []cell.BatchRow, limit, overflow int) (n, cells i
 func (b *Builder) add(rows []cell.BatchRow, begin bool, limit, overflow int) (done, n int, ok bool) {
 	// What the loops use is in locals: the compiler must assume that a store into an array changes b.
 	values, prev, start, succ := b.values, b.prev, b.chunkStart, b.succ
+	total := len(values)
+	var run []byte // values that lie behind each other in memory, to be copied at once; the end of total
 	at := len(b.ts)
+	codes, tss, ends, kinds := b.codes[:cap(b.codes)], b.ts[:cap(b.ts)], b.valEnds[:cap(b.valEnds)], b.kinds[:cap(b.kinds)]
 	last, same := int64(math.MaxInt64), b.same
 	if at > 0 {
 		last = b.ts[at-1]
 	}
-	room := min(overflow-(b.Size()-len(values)-cellCost*at), math.MaxInt/2) // for values, and what a cell takes beside
+	room := min(overflow-(b.Size()-total-cellCost*at), math.MaxInt/2) // for values, and what a cell takes beside
 	slack := overflow - limit
 	var dict uint32
 	var known []uint16 // id by code in dict
-	for ok = true; ok && done < len(rows); done++ {
+	ok = true
+next:
+	for ; done < len(rows); done++ {
 		cs := rows[done].Cells
 		if begin {
-			if done > 0 && (len(values)+cellCost*at >= room-slack || at >= maxCells || len(b.colEnds) >= maxCols) {
+			if done > 0 && (total+cellCost*at >= room-slack || at >= maxCells || len(b.colEnds) >= maxCols) {
 				break
 			}
 			key := rows[done].Key
@@ -189,12 +194,13 @@ func (b *Builder) add(rows []cell.BatchRow, begin bool, limit, overflow int) (do
 			b.rowEnds = append(b.rowEnds, uint32(len(b.rowBytes)))
 			b.starts = append(b.starts, uint32(at))
 			room -= len(key) + 4
-			prev, n = 0, 0
+			prev = 0
 		}
-		b.grown(at, len(cs))
-		codes, tss := b.codes[at:at+len(cs)], b.ts[at:at+len(cs)]
-		ends, kinds := b.valEnds[at:at+len(cs)], b.kinds[at:at+len(cs)]
-		for n < len(cs) {
+		if at+len(cs) > min(len(codes), len(tss), len(ends), len(kinds)) {
+			b.grown(at, len(cs))
+			codes, tss, ends, kinds = b.codes[:cap(b.codes)], b.ts[:cap(b.ts)], b.valEnds[:cap(b.valEnds)], b.kinds[:cap(b.kinds)]
+		}
+		for n = 0; n < len(cs); {
 			c := &cs[n]
 			id := noCol
 			if c.Dict != 0 {
@@ -206,14 +212,15 @@ func (b *Builder) add(rows []cell.BatchRow, begin bool, limit, overflow int) (do
 				}
 			}
 			if id == noCol || int(succ[prev]) != id {
-				if len(b.colEnds) >= maxCols && at+n > 0 {
-					break
+				if len(b.colEnds) >= maxCols && at > 0 {
+					done++
+					break next
 				}
 				b.prev = prev
 				had := len(b.colBytes)
 				if id = b.column(c.Col); id < 0 {
-					ok = false
-					break
+					done, ok = done+1, false
+					break next
 				}
 				room -= len(b.colBytes) - had
 				succ = b.succ
@@ -221,29 +228,35 @@ func (b *Builder) add(rows []cell.BatchRow, begin bool, limit, overflow int) (do
 					known = b.learn(c.Dict, c.Code, uint16(id))
 				}
 			}
-			if same = id == prev-1; same && c.TS >= last || c.TS < 0 || len(c.Value) > cell.ValueMax || uint(c.Kind-cell.KindSet) > uint(cell.KindBlob-cell.KindSet) {
-				ok = false
-				break
+			ts, v := c.TS, c.Value
+			if same = id == prev-1; same && ts >= last || ts < 0 || len(v) > cell.ValueMax || uint(c.Kind-cell.KindSet) > uint(cell.KindBlob-cell.KindSet) {
+				done, ok = done+1, false
+				break next
 			}
-			prev, last = id+1, c.TS
-			v := c.Value
-			if end := len(values); end-start+len(v) > chunkTarget && end > start && len(v) > 0 {
-				b.closeChunk(end, at+n)
-				start = end
+			prev, last = id+1, ts
+			if len(v) > 0 {
+				if total-start+len(v) > chunkTarget && total > start {
+					b.closeChunk(total, at)
+					start = total
+				}
+				if r := len(run); cap(run)-r >= len(v) && &run[:r+1][r] == &v[0] {
+					run = run[:r+len(v)]
+				} else {
+					values, run = append(values, run...), v
+				}
+				total += len(v)
 			}
-			values = append(values, v...)
-			ends[n], codes[n], tss[n], kinds[n] = uint32(len(values)), uint16(id), c.TS, byte(c.Kind)
-			if n++; len(values)+cellCost*(at+n) >= room || at+n >= maxCells {
-				break
+			ends[at], codes[at], tss[at], kinds[at] = uint32(total), uint16(id), ts, byte(c.Kind)
+			n++
+			if at++; total+cellCost*at >= room || at >= maxCells {
+				if n < len(cs) {
+					done++
+					break next
+				}
 			}
-		}
-		at += n
-		if n < len(cs) {
-			done++
-			break
 		}
 	}
-	b.values, b.prev, b.same = values, prev, same
+	b.values, b.prev, b.same = append(values, run...), prev, same
 	b.codes, b.ts, b.valEnds, b.kinds = b.codes[:at], b.ts[:at], b.valEnds[:at], b.kinds[:at]
 	return done, n, ok
 }
@@ -600,8 +613,13 @@ func (b *Builder) AppendKeys(dst []byte, places []uint32) []byte {
 		at += copy(p[at:], b.rowBytes)
 	} else {
 		for _, e := range b.rowEnds {
-			at += copy(p[at:], b.rowBytes[int(s)+l.prefixN:e])
-			s = e
+			from, n := int(s)+l.prefixN, int(e)-int(s)-l.prefixN
+			if n <= 8 && from+8 <= len(b.rowBytes) { // what is too much is written over
+				le.PutUint64(p[at:], le.Uint64(b.rowBytes[from:]))
+			} else {
+				copy(p[at:], b.rowBytes[from:e])
+			}
+			at, s = at+n, e
 		}
 	}
 	if l.endW > 0 {

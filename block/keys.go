@@ -538,26 +538,51 @@ func (k *Keys) AppendRows(dst []cell.Cell, r, from, to int, vals []byte, valBase
 	cols, colW, colMask, colLen, colEnds := b[k.dict:k.prefix], k.dictW, k.dictMask, k.dictLen, k.dictEnds
 	valLen, valAt, valW, valMask := k.valLen, k.valEnds+from*k.valW, k.valW, k.valMask
 	v0 := k.ValueStart(from) - valBase
-	for i := range out {
-		code := int(binary.LittleEndian.Uint64(b[codeAt:]) & codeMask)
-		codeAt += codeW
-		s, e := code*colLen, code*colLen+colLen
-		if colW != 0 {
-			at := colEnds + code*colW
-			if e = int(binary.LittleEndian.Uint64(b[at:]) & colMask); code > 0 {
-				s = int(binary.LittleEndian.Uint64(b[at-colW:]) & colMask)
+	switch {
+	case k.Cols == 1:
+		col := k.Col(0)
+		for i := range out {
+			v1 := v0 + valLen
+			if valW != 0 {
+				v1 = int(binary.LittleEndian.Uint64(b[valAt:])&valMask) - valBase
+				valAt += valW
 			}
+			c := &out[i]
+			// Two pointers stored together share one look at the collector's state.
+			c.Col, c.Value = col, vals[v0:v1]
+			v0 = v1
+			c.Code, c.Dict, c.Kind = 0, dict, kind
 		}
-		v1 := v0 + valLen
-		if valW != 0 {
-			v1 = int(binary.LittleEndian.Uint64(b[valAt:])&valMask) - valBase
-			valAt += valW
+	case codeW == 1 && colW == 0 && valW == 0:
+		codes := b[codeAt : codeAt+len(out)]
+		for i, code := range codes {
+			c := &out[i]
+			s := int(code) * colLen
+			c.Col, c.Value = cols[s:s+colLen:s+colLen], vals[v0:v0+valLen]
+			v0 += valLen
+			c.Code, c.Dict, c.Kind = uint16(code), dict, kind
 		}
-		c := &out[i]
-		// Two pointers stored together share one look at the collector's state.
-		c.Col, c.Value = cols[s:e:e], vals[v0:v1]
-		v0 = v1
-		c.Code, c.Dict, c.Kind = uint16(code), dict, kind
+	default:
+		for i := range out {
+			code := int(binary.LittleEndian.Uint64(b[codeAt:]) & codeMask)
+			codeAt += codeW
+			s, e := code*colLen, code*colLen+colLen
+			if colW != 0 {
+				at := colEnds + code*colW
+				if e = int(binary.LittleEndian.Uint64(b[at:]) & colMask); code > 0 {
+					s = int(binary.LittleEndian.Uint64(b[at-colW:]) & colMask)
+				}
+			}
+			v1 := v0 + valLen
+			if valW != 0 {
+				v1 = int(binary.LittleEndian.Uint64(b[valAt:])&valMask) - valBase
+				valAt += valW
+			}
+			c := &out[i]
+			c.Col, c.Value = cols[s:e:e], vals[v0:v1]
+			v0 = v1
+			c.Code, c.Dict, c.Kind = uint16(code), dict, kind
+		}
 	}
 	switch {
 	case k.tsPerRow:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"sort"
 	"testing"
@@ -108,6 +109,20 @@ func TestKeysGiveBackWhatWasAdded(t *testing.T) {
 func checkKeys(t *testing.T, k *Keys, es []entry, vals []byte) {
 	t.Helper()
 	n := 0
+	all := append(vals, 1)
+	many := k.AppendRows(nil, 0, 0, k.Cells, all, 0, 9)
+	half := k.Cells / 2
+	row, sum := 0, 0
+	for r := range k.Rows {
+		if from, _ := k.RowCells(r); from <= half {
+			row = r
+		}
+		sum += len(k.Suffix(r))
+	}
+	if k.SuffixBytes(0, k.Rows) != sum {
+		t.Fatalf("suffixes of %d bytes, want %d", k.SuffixBytes(0, k.Rows), sum)
+	}
+	upper := k.AppendRows(nil, row, half, k.Cells, all[k.ValueStart(half):], k.ValueStart(half), 9)
 	for row := range k.Rows {
 		from, to := k.RowCells(row)
 		if from != n {
@@ -118,6 +133,9 @@ func checkKeys(t *testing.T, k *Keys, es []entry, vals []byte) {
 			e := es[n]
 			if string(k.AppendRow(nil, row)) != e.row || !bytes.Equal(c.Col, e.c.Col) || c.TS != e.c.TS || c.Kind != e.c.Kind || !bytes.Equal(c.Value, e.c.Value) {
 				t.Fatalf("cell %d is %q %+v, want %+v", n, k.AppendRow(nil, row), c, e)
+			}
+			if m := many[n]; !reflect.DeepEqual(m, c) || n >= half && !reflect.DeepEqual(upper[n-half], c) {
+				t.Fatalf("cell %d is %+v among many, %+v in its row", n, m, c)
 			}
 			if k.TS(from+i, row) != c.TS || k.Kind(n) != c.Kind || !bytes.Equal(k.Col(k.Code(n)), c.Col) || c.Dict != 9 || int(c.Code) != k.Code(n) {
 				t.Fatalf("cell %d: single numbers differ", n)
@@ -259,6 +277,7 @@ func FuzzKeys(f *testing.F) {
 				k.Chunk(i)
 			}
 		}
+		k.AppendRows(nil, 0, 0, k.Cells, all, 0, 1)
 		// What is in order must survive a second encoding.
 		for i := 1; i < len(es); i++ {
 			a, b := es[i-1], es[i]

@@ -51,8 +51,18 @@ func (s *stats) cell(fam int, ts int64, version uint64, n uint64) {
 		s.endRun()
 		s.runFam, s.runTS = fam, ts
 	}
-	s.runCells++
-	s.runBytes += n
+	s.add(1, n)
+	s.beyond(fam, version)
+}
+
+// add counts cells of the run, with size logical bytes.
+func (s *stats) add(cells, size uint64) {
+	s.runCells += cells
+	s.runBytes += size
+}
+
+// beyond counts a version of a cell.
+func (s *stats) beyond(fam int, version uint64) {
 	if version > 1 {
 		// Beyond rank 1, 2, 4, 8: version v counts for every power below it.
 		f := &s.families[fam]

@@ -429,18 +429,30 @@ func (w *Writer) count(cs []cell.Cell, codes []uint16, follows bool) {
 	case w.version > 0:
 		prev = w.lastCode
 	}
-	version := w.version
+	version, st, rowLen := w.version, &w.stats, w.rowLen
+	// Cells of one family and timestamp, as most rows have throughout, are counted in locals.
+	fam, ts, n, size := st.runFam, st.runTS, uint64(0), uint64(0)
 	for i := range cs {
 		c := &cs[i]
 		id := int(codes[i])
+		if f := int(fams[id]); f != fam || c.TS != ts {
+			st.add(n, size)
+			st.endRun()
+			n, size, fam, ts = 0, 0, f, c.TS
+			st.runFam, st.runTS = f, c.TS
+		}
 		if version++; id != prev {
 			version = 1
 			if filter {
 				w.colFilter.Add(bloom.HashColumn(w.rowHash, c.Col))
 			}
+		} else {
+			st.beyond(fam, version)
 		}
 		prev = id
-		w.stats.cell(int(fams[id]), c.TS, version, w.rowLen+uint64(len(c.Col)+len(c.Value)))
+		n++
+		size += rowLen + uint64(len(c.Col)+len(c.Value))
 	}
+	st.add(n, size)
 	w.version, w.lastCode = version, prev
 }
