@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -212,6 +213,9 @@ func (db *DB) holesIn(st *state, tree uint64, sealed []*mem, plan *levels.Plan) 
 				continue
 			}
 			has, err := db.fileHasHole(f, row, col)
+			if errors.Is(err, ErrDamaged) {
+				return false, nil // it may have one, and must not take the good inputs down with it
+			}
 			if has || err != nil {
 				return false, err
 			}

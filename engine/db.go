@@ -50,6 +50,7 @@ type DB struct {
 	placeMu sync.Mutex
 	nextSeq uint64
 	logged  int64 // bytes of all records placed since Open; guarded by placeMu
+	logDue  int64 // value of logged at which some memtable may hold the log back beyond its bound; guarded by placeMu
 
 	jobs  jobs
 	snaps snapshots

@@ -22,39 +22,44 @@ func (db *DB) sealIfFull(tree uint64) {
 		db.seal(tree)
 	}
 	db.placeMu.Unlock()
-	db.sealOldest()
 	db.jobs.kick()
 }
 
-// sealOldest seals the memtable that holds the log back when the log has outgrown its bound.
-func (db *DB) sealOldest() {
+// sealOld seals the memtables that hold the log back beyond its bound, and starts their flushes.
+func (db *DB) sealOld() {
 	db.placeMu.Lock()
-	defer db.placeMu.Unlock()
-	var tree, first uint64
-	var at int64
+	var old []uint64
+	due := db.logged
 	for id, t := range db.states.cur.Load().trees {
-		if len(t.sealed) > 0 {
-			return // a flush is on its way already
-		}
-		if f := t.active.first; f != 0 && (first == 0 || f < first) {
-			tree, first, at = id, f, t.active.at
+		switch {
+		case t.active.first == 0:
+		case db.logged-t.active.at >= db.opts.LogBytes:
+			old = append(old, id)
+		default:
+			due = min(due, t.active.at)
 		}
 	}
-	if first != 0 && db.logged-at > db.opts.LogBytes {
-		db.seal(tree)
-	}
+	db.logDue = due + db.opts.LogBytes
+	db.seal(old...)
+	db.placeMu.Unlock()
+	db.jobs.kick()
 }
 
-// seal closes a tree's active memtable to writers and opens a new one. Holds placeMu: batches that have their place before
-// are in the old one, all later ones go to the new one. An empty memtable is left alone.
-func (db *DB) seal(tree uint64) {
+// seal closes the active memtables of trees to writers and opens new ones. Holds placeMu: batches that have their place before
+// are in the old ones, all later ones go to the new ones. An empty memtable is left alone.
+func (db *DB) seal(trees ...uint64) {
+	if len(trees) == 0 {
+		return
+	}
 	db.states.change(func(st *state) {
-		t := st.trees[tree]
-		if t == nil || t.active.first == 0 {
-			return
+		for _, tree := range trees {
+			t := st.trees[tree]
+			if t == nil || t.active.first == 0 {
+				continue
+			}
+			st.trees[tree] = &memtree{active: db.newMem(), sealed: append(t.sealed[:len(t.sealed):len(t.sealed)], t.active)}
+			st.gen++
 		}
-		st.trees[tree] = &memtree{active: db.newMem(), sealed: append(t.sealed[:len(t.sealed):len(t.sealed)], t.active)}
-		st.gen++
 	})
 }
 

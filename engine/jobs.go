@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/rowandb/rowan/internal/damage"
 	"github.com/rowandb/rowan/levels"
 )
 
@@ -68,9 +70,9 @@ func (j *jobs) measure(st *state) {
 		case n > sealedMemtableMax:
 			worst = stopPressure
 		case n == sealedMemtableMax:
-			// The last memtable before the limit: the fuller it is the slower its writers.
-			fill := t.active.size.Load() * (stopPressure - 1) / (2 * j.db.opts.MemtableBytes)
-			worst = max(worst, int(min(fill, stopPressure-1)))
+			// The last memtable before the limit: the fuller it is the slower its writers. Not 0, so that they look again.
+			fill := t.active.size.Load() * stopPressure / j.db.opts.MemtableBytes
+			worst = max(worst, int(min(max(fill, 1), stopPressure-1)))
 		}
 	}
 	j.pressure.Store(int32(worst))
@@ -80,13 +82,13 @@ func (j *jobs) measure(st *state) {
 func (j *jobs) hold(ctx context.Context) error {
 	began := time.Time{}
 	for {
+		j.remeasure()
 		p := j.pressure.Load()
 		if p < stopPressure {
 			if began.IsZero() {
 				return j.delay(ctx, int64(p))
 			}
-			j.db.stats.stallNanos.Add(uint64(j.db.opts.Clock().Sub(began)))
-			j.release()
+			j.release(began)
 			return nil
 		}
 		if began.IsZero() {
@@ -102,7 +104,7 @@ func (j *jobs) hold(ctx context.Context) error {
 		j.mu.Lock()
 		changed := j.changed
 		j.mu.Unlock()
-		j.kick()
+		stuck := j.kick()
 		if j.db.exec.Help() {
 			continue
 		}
@@ -110,7 +112,7 @@ func (j *jobs) hold(ctx context.Context) error {
 		if j.db.life.closed.Load() {
 			err = ErrClosed
 		}
-		if err == nil && j.idle() {
+		if err == nil && stuck && j.pressure.Load() >= stopPressure {
 			err = fmt.Errorf("writers are at the limit and no job can be started: %w", errors.Join(errStuck, j.db.health.report().Cause))
 		}
 		if err == nil {
@@ -124,14 +126,22 @@ func (j *jobs) hold(ctx context.Context) error {
 				err = ctx.Err()
 			}
 		}
-		j.release()
+		j.release(began)
 		return err
 	}
 }
 
+// remeasure follows the memtables as they fill; called by writers while there is pressure.
+func (j *jobs) remeasure() {
+	st := j.db.states.pin()
+	defer st.unref()
+	j.measure(st)
+}
+
 var errStuck = errors.New("background work is stuck")
 
-func (j *jobs) release() {
+func (j *jobs) release(began time.Time) {
+	j.db.stats.stallNanos.Add(uint64(max(j.db.opts.Clock().Sub(began), 0)))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.holding--; j.holding == 0 {
@@ -140,9 +150,8 @@ func (j *jobs) release() {
 }
 
 // idle reports whether nothing runs and nothing is waiting to be tried again by itself, which without goroutines nothing does.
+// Holds j.mu.
 func (j *jobs) idle() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	return j.running == 0 && len(j.flushing) == 0 && (j.retryAt.IsZero() || j.db.inline())
 }
 
@@ -164,10 +173,11 @@ func (j *jobs) delay(ctx context.Context, p int64) error {
 	}
 }
 
-// kick starts every job that can start.
-func (j *jobs) kick() {
+// kick starts every job that can start. idle says that none could and that none runs: both as of one moment, because a job
+// that has ended lets the next ones start only a little later.
+func (j *jobs) kick() (idle bool) {
 	if j.db.opts.ReadOnly {
-		return
+		return false
 	}
 	j.mu.Lock()
 	// Pinned under mu: a job gives its files back under mu after its edit is installed, so what is not busy here is current.
@@ -176,11 +186,11 @@ func (j *jobs) kick() {
 	defer j.mu.Unlock()
 	j.measure(st)
 	if j.stopped || j.db.health.failed() != nil {
-		return
+		return false
 	}
 	if !j.retryAt.IsZero() {
 		if j.db.opts.Clock().Before(j.retryAt) {
-			return
+			return j.idle()
 		}
 		j.retryAt = time.Time{}
 	}
@@ -193,10 +203,11 @@ func (j *jobs) kick() {
 	for j.running < j.db.opts.Compactions && (j.manual == 0 || j.pressure.Load() >= stopPressure) {
 		plan, ok := j.pick(st)
 		if !ok {
-			return
+			break
 		}
 		j.startCompaction(plan, nil)
 	}
+	return j.idle()
 }
 
 func (j *jobs) startFlush(tree uint64) {
@@ -233,19 +244,37 @@ func (j *jobs) startCompaction(plan levels.Plan, done func(error)) {
 		j.mu.Lock()
 		j.running--
 		j.busy.Remove(&plan)
-		if err != nil && errors.Is(err, ErrDamaged) {
-			for _, in := range plan.Inputs {
-				j.busy.Hold(in.File.Num)
+		damaged := errors.Is(err, ErrDamaged)
+		if damaged {
+			for _, num := range damagedInputs(&plan, err) {
+				j.busy.Hold(num)
 			}
 			j.db.health.setAside(err)
-			err = nil // not tried again
 		}
 		j.mu.Unlock()
 		if done != nil {
 			done(err)
 		}
+		if damaged {
+			err = nil // told by Health for good; not tried again
+		}
 		j.ended(err)
 	})
+}
+
+// damagedInputs is the input that a damage error names; all of them if it names none.
+func damagedInputs(plan *levels.Plan, err error) []levels.Num {
+	var d *damage.Error
+	if errors.As(err, &d) {
+		if num, ok := levels.ParseTableName(path.Base(d.File)); ok && plan.Has(num) {
+			return []levels.Num{num}
+		}
+	}
+	var all []levels.Num
+	for _, in := range plan.Inputs {
+		all = append(all, in.File.Num)
+	}
+	return all
 }
 
 // ended records how a job ended, wakes who waits for it and starts what can start now.

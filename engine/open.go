@@ -284,6 +284,7 @@ func (db *DB) recover(v *levels.Version, fresh bool) (wal.Recovered, error) {
 	rec.LastSeq = max(rec.LastSeq, last) // what is in files is durable, though the log may have forgotten it
 	db.stampFloor = db.stamp.Load() + 1
 	db.nextSeq = last + 1
+	db.logDue = db.opts.LogBytes
 	db.publisher.Start(last)
 	return rec, nil
 }

@@ -316,6 +316,7 @@ func (r *run) commit() (uint64, error) {
 		m.grow(len(r.record), int(n))
 		r.mems = append(r.mems, m)
 	}
+	old := db.logged >= db.logDue
 	ticket := db.publisher.Enter(last)
 	db.placeMu.Unlock()
 
@@ -337,6 +338,9 @@ func (r *run) commit() (uint64, error) {
 		for _, t := range r.tables {
 			db.sealIfFull(t.tree)
 		}
+	}
+	if old {
+		db.sealOld()
 	}
 	return last, nil
 }
