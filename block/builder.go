@@ -270,8 +270,20 @@ func (b *Builder) grown(at, n int) {
 	}
 }
 
-// Codes are the column numbers of the cells from the given one on, in order of first appearance.
-func (b *Builder) Codes(from int) []uint16 { return b.codes[from:] }
+// Codes and Times are the column numbers, in order of first appearance, and timestamps of the cells [from, to), ValueBytes the
+// length of their values together.
+func (b *Builder) Codes(from, to int) []uint16 { return b.codes[from:to] }
+func (b *Builder) Times(from, to int) []int64  { return b.ts[from:to] }
+func (b *Builder) ValueBytes(from, to int) uint64 {
+	if from >= to {
+		return 0
+	}
+	s := uint32(0)
+	if from > 0 {
+		s = b.valEnds[from-1]
+	}
+	return uint64(b.valEnds[to-1] - s)
+}
 
 // column returns the number of the column that follows in the current row, -1 if it does not sort after the one before (or
 // is the same).
@@ -386,8 +398,12 @@ func (b *Builder) TimeBounds() (lo, hi int64) {
 		return b.minTS, b.maxTS
 	}
 	lo, hi = math.MaxInt64, 0
+	prev := int64(-1)
 	for _, t := range b.ts {
-		lo, hi = min(lo, t), max(hi, t)
+		if t != prev { // cells of a row tend to have one timestamp
+			lo, hi = min(lo, t), max(hi, t)
+			prev = t
+		}
 	}
 	b.minTS, b.maxTS, b.boundsOf = lo, hi, len(b.ts)
 	return lo, hi
@@ -510,11 +526,8 @@ func (b *Builder) layout() layout {
 	l.base, l.tsW = lo, widthOf(uint64(hi-lo))
 	l.tsPerRow = l.tsW > 0 && rows < cells && b.rowsAgree()
 	l.kind = b.kinds[0]
-	for _, k := range b.kinds {
-		if k != l.kind {
-			l.kind = 0
-			break
-		}
+	if !bytes.Equal(b.kinds[1:], b.kinds[:len(b.kinds)-1]) {
+		l.kind = 0
 	}
 	return l
 }

@@ -11,9 +11,17 @@ const (
 	// batchChunks bounds the chunks of values, each about 8 KiB, that a batch holds in memory: a block of the usual size has
 	// five.
 	batchChunks = 8
-	batchCells  = 2048
 	batchBytes  = 256 << 10 // of values; the chunk that reaches it is the last
+	batchCells  = 256       // the row that reaches it is the last: what a few sources hand out should fit into the first-level cache
+	batchMax    = 2048      // cells of a larger row are not handed out at once
 )
+
+// heldChunk is a chunk of values, of the cells [from, to), which begin at base in the values of the block.
+type heldChunk struct {
+	h        held
+	from, to int
+	base     int
+}
 
 var _ cell.Batcher = (*Iter)(nil)
 
@@ -43,9 +51,10 @@ func (it *state) NextBatch(b *cell.Batch, stop []byte) {
 }
 
 func (c *cursor) releaseMore() {
-	for i := range c.moreH {
-		c.moreH[i].release()
+	for i := range c.more[:c.moreN] {
+		c.more[i].h.release()
 	}
+	c.moreN = 0
 }
 
 // batch is NextBatch for the rows of the lane.
@@ -69,47 +78,38 @@ func (c *cursor) batch(b *cell.Batch, stop []byte) {
 			return
 		}
 	}
-	if end <= row {
+	last := from
+	for r := row; r < end; r++ {
+		if _, last = k.RowCells(r); last-from >= batchCells {
+			end = r + 1
+		}
+	}
+	if last == from || last-from > batchMax {
 		return
 	}
-	_, last := k.RowCells(end - 1)
-	if last-from > batchCells {
-		// Rows that end within the limit.
-		for end > row && last-from > batchCells {
-			end--
-			last, _ = k.RowCells(end)
-		}
-		if end == row {
-			return
-		}
-	}
-	c.releaseMore()
-	c.chunkFrom, c.chunkEnd = 0, 0
 	c.valsH.release()
+	c.chunkFrom, c.chunkEnd = 0, 0
 	at := from
 	if k.Chunks == 0 {
 		b.Cells = k.AppendRows(b.Cells, row, from, last, noValue, 0, c.dict)
 		at = last
 	}
-	for i, bytes := 0, 0; at < last && i < batchChunks && bytes < batchBytes; i++ {
-		if i == len(c.moreH) {
-			c.moreH = append(c.moreH, held{})
-		}
-		n, first, next := k.Chunk(at)
-		base, ok := c.chunk(&c.moreH[i], n, first, next)
+	c.keepMore(at)
+	for i, size := 0, 0; at < last && i < batchChunks && size < batchBytes; i++ {
+		x, ok := c.moreChunk(i, at)
 		if !ok {
 			b.Reset()
 			return
 		}
-		bytes += len(c.moreH[i].b)
-		next = min(next, last)
+		size += len(x.h.b)
+		next := min(x.to, last)
 		for row < end { // the row that at is in
 			if _, to := k.RowCells(row); to > at {
 				break
 			}
 			row++
 		}
-		b.Cells = k.AppendRows(b.Cells, row, at, next, c.moreH[i].b, base, c.dict)
+		b.Cells = k.AppendRows(b.Cells, row, at, next, x.h.b, x.base, c.dict)
 		at = next
 	}
 	row = c.row
@@ -127,12 +127,49 @@ func (c *cursor) batch(b *cell.Batch, stop []byte) {
 	prefix := k.Prefix()
 	// The memory must not move while rows are pointing into it.
 	b.Keys = slices.Grow(b.Keys, (end-row)*len(prefix)+k.SuffixBytes(row, end))
-	for r := row; r < end; r++ {
-		n := len(b.Keys)
-		b.Keys = append(append(b.Keys, prefix...), k.Suffix(r)...)
-		x, y := k.RowCells(r)
-		b.Rows = append(b.Rows, cell.BatchRow{Key: b.Keys[n:len(b.Keys):len(b.Keys)], Cells: b.Cells[x-from : y-from : y-from]})
+	b.Rows = slices.Grow(b.Rows, end-row)[:end-row]
+	n, x := 0, 0
+	for i := range b.Rows {
+		b.Keys = append(append(b.Keys, prefix...), k.Suffix(row+i)...)
+		_, y := k.RowCells(row + i)
+		y -= from
+		b.Rows[i] = cell.BatchRow{Key: b.Keys[n:len(b.Keys):len(b.Keys)], Cells: b.Cells[x:y:y]}
+		n, x = len(b.Keys), y
 	}
 	c.place(end - 1)
 	c.cell = c.end
+}
+
+// keepMore gives back the chunks of the batch before but for the one with the cell at, which becomes the first.
+func (c *cursor) keepMore(at int) {
+	for i := range c.more[:c.moreN] {
+		if x := &c.more[i]; x.from <= at && at < x.to {
+			c.more[0], *x = *x, c.more[0]
+			for j := range c.more[1:c.moreN] {
+				c.more[1+j].h.release()
+			}
+			c.moreN = 1
+			return
+		}
+	}
+	c.releaseMore()
+}
+
+// moreChunk returns chunk i of the batch, which has the cell at.
+func (c *cursor) moreChunk(i, at int) (*heldChunk, bool) {
+	if i < c.moreN {
+		return &c.more[i], true
+	}
+	if i == len(c.more) {
+		c.more = append(c.more, heldChunk{})
+	}
+	x := &c.more[i]
+	n, from, to := c.keys.Chunk(at)
+	base, ok := c.chunk(&x.h, n, from, to)
+	if !ok {
+		return nil, false
+	}
+	x.from, x.to, x.base = from, to, base
+	c.moreN = i + 1
+	return x, true
 }

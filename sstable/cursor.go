@@ -52,7 +52,8 @@ type cursor struct {
 	keys  block.Keys
 	keysH held
 	valsH held
-	moreH []held // further chunks of values, for batches
+	more  []heldChunk // chunks of the block that batches are reading; the first moreN of them
+	moreN int
 
 	onRow    bool
 	start    pos // block in which the current row begins
@@ -86,8 +87,9 @@ func (c *cursor) reset(r *Reader, ln *lane, noFill bool) {
 func (c *cursor) close() {
 	c.keysH.drop()
 	c.valsH.drop()
-	for i := range c.moreH {
-		c.moreH[i].drop()
+	c.moreN = 0
+	for i := range c.more {
+		c.more[i].h.drop()
 	}
 	if cap(c.scratch) > bufferKeep {
 		c.scratch = nil

@@ -23,7 +23,13 @@ type stats struct {
 	runCells uint64
 	runBytes uint64
 
-	blockCols []uint32 // column number in the block -> family number
+	blockCols []blockCol // by column number in the block
+}
+
+// blockCol is what the writer must know of a column in the current block.
+type blockCol struct {
+	fam int // family number
+	len int
 }
 
 // family returns the number of the family life that col belongs to.

@@ -315,7 +315,7 @@ func (w *Writer) AddCells(cs []cell.Cell) error {
 		if err := w.newCols(ln); err != nil {
 			return err
 		}
-		w.count(cs[:n], ln.b.Codes(from), follows)
+		w.count(&ln.b, from, from+n, follows)
 		if !ok {
 			return w.refused(ln, &cs[n])
 		}
@@ -348,7 +348,6 @@ func (w *Writer) AddRows(rows []cell.BatchRow) error {
 		if err := w.newCols(ln); err != nil {
 			return err
 		}
-		codes := ln.b.Codes(from)
 		for i := range rows[:n] {
 			r := &rows[i]
 			if len(r.Key) == 0 || len(r.Key) > cell.RowKeyMax {
@@ -360,8 +359,8 @@ func (w *Writer) AddRows(rows []cell.BatchRow) error {
 			}
 			w.newRow(r.Key)
 			w.rowLen, w.version = uint64(len(r.Key))+8, 0
-			w.count(r.Cells[:k], codes[:k], false)
-			codes = codes[k:]
+			w.count(&ln.b, from, from+k, false)
+			from += k
 		}
 		var rest []cell.Cell
 		if n > 0 {
@@ -408,19 +407,20 @@ func (w *Writer) newCols(ln *laneWriter) error {
 		if err != nil {
 			return w.fail(fmt.Errorf("%w: near row %q: %w", ErrEntry, clip(w.row), err))
 		}
-		w.stats.blockCols = append(w.stats.blockCols, uint32(fam))
+		w.stats.blockCols = append(w.stats.blockCols, blockCol{fam, len(col)})
 		ln.fams |= familyBit(fam)
 	}
 	return nil
 }
 
-// count notes cells of the current row that were added to the block as columns codes. follows says that the first has the
-// column of the row's last one in the block before.
-func (w *Writer) count(cs []cell.Cell, codes []uint16, follows bool) {
-	if len(cs) == 0 {
+// count notes cells [from, to) of the block as the current row's next. follows says that the first has the column of the row's
+// last one in the block before.
+func (w *Writer) count(b *block.Builder, from, to int, follows bool) {
+	if from >= to {
 		return
 	}
-	codes, fams := codes[:len(cs)], w.stats.blockCols
+	st, cols := &w.stats, w.stats.blockCols
+	codes, times := b.Codes(from, to), b.Times(from, to)
 	filter := w.o.ColumnFilter && w.o.BloomBits >= 0
 	prev := -1 // column of the cell before
 	switch {
@@ -429,30 +429,29 @@ func (w *Writer) count(cs []cell.Cell, codes []uint16, follows bool) {
 	case w.version > 0:
 		prev = w.lastCode
 	}
-	version, st, rowLen := w.version, &w.stats, w.rowLen
-	// Cells of one family and timestamp, as most rows have throughout, are counted in locals.
-	fam, ts, n, size := st.runFam, st.runTS, uint64(0), uint64(0)
-	for i := range cs {
-		c := &cs[i]
-		id := int(codes[i])
-		if f := int(fams[id]); f != fam || c.TS != ts {
-			st.add(n, size)
+	version := w.version
+	// Cells of one family and timestamp, as most rows have throughout, are counted together.
+	fam, ts, begin, size := st.runFam, st.runTS, from, uint64(0)
+	for i, id := range codes {
+		c := &cols[id]
+		if c.fam != fam || times[i] != ts {
+			at := from + i
+			st.add(uint64(at-begin), size+uint64(at-begin)*w.rowLen+b.ValueBytes(begin, at))
 			st.endRun()
-			n, size, fam, ts = 0, 0, f, c.TS
-			st.runFam, st.runTS = f, c.TS
+			fam, ts, begin, size = c.fam, times[i], at, 0
+			st.runFam, st.runTS = fam, ts
 		}
-		if version++; id != prev {
+		if version++; int(id) != prev {
 			version = 1
 			if filter {
-				w.colFilter.Add(bloom.HashColumn(w.rowHash, c.Col))
+				w.colFilter.Add(bloom.HashColumn(w.rowHash, b.Col(int(id))))
 			}
 		} else {
 			st.beyond(fam, version)
 		}
-		prev = id
-		n++
-		size += rowLen + uint64(len(c.Col)+len(c.Value))
+		prev = int(id)
+		size += uint64(c.len)
 	}
-	st.add(n, size)
+	st.add(uint64(to-begin), size+uint64(to-begin)*w.rowLen+b.ValueBytes(begin, to))
 	w.version, w.lastCode = version, prev
 }
