@@ -350,6 +350,7 @@ func (db *DB) compactRange(ctx context.Context, tree uint64, s span) error {
 		j.mu.Lock()
 		j.manual--
 		j.mu.Unlock()
+		j.kick() // the others have stood back
 	}()
 	return j.wait(ctx, func() (bool, error) {
 		select {

@@ -120,7 +120,7 @@ func (db *DB) flushOne(tree uint64) (err error) {
 	db.stats.flushes.Add(1)
 	db.logger.Debug("flush ends", "table", table.Name, "files", len(res.Files), "bytes", res.BytesWritten)
 	db.stats.count(&res)
-	return db.releaseLog(unneeded)
+	return db.releaseLog(unneeded, edit.LogStart)
 }
 
 // beginCollect fixes the as-of time of a merge, waits for the batches with holes that looked at the store before, and pins
@@ -294,9 +294,9 @@ func (db *DB) unneeded(without ...*mem) uint64 {
 	return seq
 }
 
-// releaseLog lets the log reuse what is not needed through seq, after the edit that says so.
-func (db *DB) releaseLog(seq uint64) error {
-	if err := db.log.Release(seq); err != nil {
+// releaseLog lets the log reuse what is not needed through seq, after the edit that says so and lets replay begin at start.
+func (db *DB) releaseLog(seq, start uint64) error {
+	if err := db.log.ReleaseFrom(seq, start); err != nil {
 		return db.fail("recycle the log", err)
 	}
 	return nil

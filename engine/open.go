@@ -316,8 +316,8 @@ func (db *DB) replay(st *state, b []byte) (last uint64, err error) {
 		if m.first == 0 {
 			m.first = seq
 		}
-		m.last = max(m.last, last)
-		if seq == h.FirstSeq || m.size.Load() == 0 {
+		if m.last < last { // the record's first entry for this tree
+			m.last = last
 			m.grow(len(b), h.Count)
 		}
 		applied++

@@ -158,7 +158,7 @@ func (db *DB) DropTable(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return db.releaseLog(unneeded)
+	return db.releaseLog(unneeded, edit.LogStart)
 }
 
 // settleLog makes durable what has its place in the write order: an edit that a user can see is installed only on top of it. It

@@ -223,11 +223,22 @@ func (l *Log) startFor(seq uint64) uint64 {
 }
 
 // Release says that the edit which makes all records through seq unnecessary is durable. Slots below the start of replay that
-// such an edit recorded (the highest that OldestSlot or OldestSlotFor gave out) are recycled, or removed beyond a few.
+// such an edit recorded (the highest that OldestSlot or OldestSlotFor gave out) are recycled, or removed beyond a few. It is for
+// owners who make one edit at a time.
 func (l *Log) Release(seq uint64) error {
 	l.mu.Lock()
+	start := l.handed
+	l.mu.Unlock()
+	return l.ReleaseFrom(seq, start)
+}
+
+// ReleaseFrom is Release where several edits may be under way: start is what the durable one recorded. What OldestSlotFor gave
+// out for another says nothing yet.
+func (l *Log) ReleaseFrom(seq, start uint64) error {
+	l.mu.Lock()
 	l.released = max(l.released, seq)
-	keep := min(l.startFor(l.released), l.handed)
+	l.recorded = max(l.recorded, start)
+	keep := min(l.startFor(l.released), l.recorded)
 	var remove []slotFile
 	for len(l.slots) > 1 && l.slots[0].num < keep {
 		if sf := l.slots[0].slotFile; sf.size >= l.size && len(l.free) < spareMax {

@@ -130,6 +130,7 @@ type Log struct {
 	names    map[int]bool  // file numbers in use
 	released uint64        // sequence through which nothing is needed
 	handed   uint64        // highest slot number told as a start of replay
+	recorded uint64        // highest that a durable edit recorded
 	size     int64         // the size of the next slot
 	made     chan struct{} // not nil while a slot is being prepared; closed when that is over
 
