@@ -171,5 +171,18 @@ func (c *cursor) moreChunk(i, at int) (*heldChunk, bool) {
 	}
 	x.from, x.to, x.base = from, to, base
 	c.moreN = i + 1
+	if c.r.view != nil && len(x.h.b) > 0 && !x.h.pin.Held() && (len(x.h.buf) == 0 || &x.h.b[0] != &x.h.buf[0]) {
+		// Mapped bytes that nobody has looked at lately. Those who merge jump from source to source and would wait for memory
+		// at each row; in one go the processor reads ahead.
+		c.seen += touch(x.h.b)
+	}
 	return x, true
+}
+
+// touch reads p, a byte of each cache line.
+func touch(p []byte) (sum byte) {
+	for i := 0; i < len(p); i += 64 {
+		sum += p[i]
+	}
+	return sum
 }

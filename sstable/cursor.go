@@ -54,6 +54,7 @@ type cursor struct {
 	valsH held
 	more  []heldChunk // chunks of the block that batches are reading; the first moreN of them
 	moreN int
+	seen  byte // keeps touch from being optimized away
 
 	onRow    bool
 	start    pos // block in which the current row begins
