@@ -222,7 +222,6 @@ func (db *DB) rollManifest(v *levels.Version) {
 		db.fail("roll the manifest", err)
 		return
 	}
-	m.RollAt = old.RollAt
 	db.manifest = m
 	if err := errors.Join(old.Close(), db.fs.Remove(path.Join(db.dir, levels.ManifestName(old.Num())))); err != nil {
 		db.logger.Warn("cannot remove the old manifest; the next open will", "cause", err)

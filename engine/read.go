@@ -80,7 +80,13 @@ func LimitRows(n int64) ReadOption {
 func ReverseScan() ReadOption { return readOption(func(o *readOptions) { o.reverse = true }) }
 
 // AtSnapshot reads from a snapshot instead of the present.
-func AtSnapshot(s *Snapshot) ReadOption { return readOption(func(o *readOptions) { o.snap = s }) }
+func AtSnapshot(s *Snapshot) ReadOption {
+	return readOption(func(o *readOptions) {
+		if o.snap = s; s == nil {
+			o.err = fmt.Errorf("%w: nil snapshot", ErrOption)
+		}
+	})
+}
 
 // Raw turns collection rules off: cells that rules hide but compaction has not removed yet are shown. For tools and tests.
 func Raw() ReadOption { return readOption(func(o *readOptions) { o.raw = true }) }

@@ -37,7 +37,7 @@ type Manifest struct {
 	off   int64
 	buf   []byte
 
-	RollAt int64 // size from which on Full is true, 4 MiB unless changed
+	RollAt int64 // size from which on Full is true: 4 MiB, or twice the first edit if that is more, unless changed
 }
 
 // seed is what the checksums of a manifest's frames start from.
@@ -66,6 +66,7 @@ func CreateManifest(fsys vfs.FS, dir string, num uint64, v *Version) (*Manifest,
 		f.Close()
 		return nil, fmt.Errorf("create manifest %s: %w", name, err)
 	}
+	m.RollAt = max(m.RollAt, 2*m.off) // or a large store would write its whole state with every edit
 	return m, nil
 }
 
