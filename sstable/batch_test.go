@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/rowandb/rowan/block"
 	"github.com/rowandb/rowan/cell"
 )
 
@@ -120,5 +121,30 @@ func TestBatchRefused(t *testing.T) {
 		if err := w.StartRow([]byte("z")); !errors.Is(err, x.want) {
 			t.Errorf("%s: afterwards %v", name, err)
 		}
+	}
+}
+
+func TestBatchesAllocateNothing(t *testing.T) {
+	tab := benchTable(true, 20_000)
+	p, _ := write(t, tab, WriterOptions{ID: 1, Codec: block.CodecS2})
+	rd, err := Open(&byteFile{b: p}, ReaderOptions{})
+	must(t, err)
+	defer rd.Close()
+	it := rd.NewIter(cell.IterOptions{NoFill: true})
+	defer it.Close()
+	var b cell.Batch
+	pass := func() {
+		rows := 0
+		for ok := it.First(); ok; ok = it.Next() {
+			it.NextBatch(&b, nil)
+			rows += len(b.Rows)
+		}
+		if rows != len(tab) {
+			t.Fatalf("%d rows in batches, want %d (%v)", rows, len(tab), it.Err())
+		}
+	}
+	pass()
+	if n := testing.AllocsPerRun(2, pass); n > 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
