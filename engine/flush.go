@@ -218,6 +218,10 @@ func (db *DB) install(edit *levels.Edit, files []*levels.File, change func(st *s
 func (db *DB) rollManifest(v *levels.Version) {
 	old := db.manifest
 	m, err := levels.CreateManifest(db.fs, db.dir, old.Num()+1, v)
+	if errors.Is(err, levels.ErrTooLarge) {
+		old.RollAt *= 2 // the old one goes on, and holds everything
+		return
+	}
 	if err != nil {
 		db.fail("roll the manifest", err)
 		return
