@@ -77,7 +77,6 @@ type RecordBuilder struct {
 	colLen  int
 	haveRow bool
 	haveCol bool
-	rows    int // times the row changed
 }
 
 // Reset forgets all entries.
@@ -88,12 +87,6 @@ func (b *RecordBuilder) Reset() {
 // Len is the size of the entries so far, in bytes; Count is their number.
 func (b *RecordBuilder) Len() int   { return len(b.body) }
 func (b *RecordBuilder) Count() int { return b.count }
-
-// Touches reports whether some entry so far may be about the row. It looks at the last row only, and says yes when there
-// were others before it.
-func (b *RecordBuilder) Touches(tree uint64, row []byte) bool {
-	return b.rows > 1 || b.rows == 1 && b.tree == tree && string(row) == string(b.body[b.rowAt:b.rowAt+b.rowLen])
-}
 
 // Append adds an entry. Its bytes are copied.
 func (b *RecordBuilder) Append(e Entry) {
@@ -118,7 +111,6 @@ func (b *RecordBuilder) Append(e Entry) {
 	if newRow {
 		p = binary.AppendUvarint(p, e.Tree)
 		p = binary.AppendUvarint(p, uint64(len(e.Row)))
-		b.rows++
 		b.tree, b.rowAt, b.rowLen, b.haveRow, b.haveCol = e.Tree, len(p), len(e.Row), true, false
 		p = append(p, e.Row...)
 	}

@@ -218,11 +218,14 @@ func (db *DB) install(edit *levels.Edit, files []*levels.File, change func(st *s
 func (db *DB) rollManifest(v *levels.Version) {
 	old := db.manifest
 	m, err := levels.CreateManifest(db.fs, db.dir, old.Num()+1, v)
+	if errors.Is(err, levels.ErrTooLarge) {
+		old.RollAt *= 2 // the old one goes on, and holds everything
+		return
+	}
 	if err != nil {
 		db.fail("roll the manifest", err)
 		return
 	}
-	m.RollAt = old.RollAt
 	db.manifest = m
 	if err := errors.Join(old.Close(), db.fs.Remove(path.Join(db.dir, levels.ManifestName(old.Num())))); err != nil {
 		db.logger.Warn("cannot remove the old manifest; the next open will", "cause", err)

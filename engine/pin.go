@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 	"slices"
 
@@ -47,9 +48,32 @@ func columnRange(col []byte) cell.Range {
 	return cell.Range{From: col, To: append(append(make([]byte, 0, len(col)+1), col...), 0)}
 }
 
-// ownEntries reports whether the batch has changed this row before.
-func (r *run) ownEntries(tree uint64, row []byte) bool {
-	return r.entries.Touches(tree, row)
+// append adds an entry to the batch.
+func (r *run) append(e cell.Entry) {
+	r.entries.Append(e)
+	if !r.holes {
+		return // nobody will ask
+	}
+	if r.own == nil {
+		r.own = map[string]struct{}{}
+	}
+	r.own[string(r.ownKey(e.Tree, e.Row, e.Col))] = struct{}{} // a wide delete has no column
+}
+
+func (r *run) ownKey(tree uint64, row, col []byte) []byte {
+	r.key = binary.AppendUvarint(r.key[:0], tree)
+	r.key = binary.AppendUvarint(r.key, uint64(len(row)))
+	r.key = append(append(r.key, row...), col...)
+	return r.key
+}
+
+// ownEntries reports whether the batch may have changed this column before.
+func (r *run) ownEntries(tree uint64, row, col []byte) bool {
+	if _, ok := r.own[string(r.ownKey(tree, row, col))]; ok {
+		return true
+	}
+	_, ok := r.own[string(r.ownKey(tree, row, nil))]
+	return ok
 }
 
 // replayOwn applies the batch's earlier changes of the row to versions of column r.col.

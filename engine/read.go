@@ -80,7 +80,13 @@ func LimitRows(n int64) ReadOption {
 func ReverseScan() ReadOption { return readOption(func(o *readOptions) { o.reverse = true }) }
 
 // AtSnapshot reads from a snapshot instead of the present.
-func AtSnapshot(s *Snapshot) ReadOption { return readOption(func(o *readOptions) { o.snap = s }) }
+func AtSnapshot(s *Snapshot) ReadOption {
+	return readOption(func(o *readOptions) {
+		if o.snap = s; s == nil {
+			o.err = fmt.Errorf("%w: nil snapshot", ErrOption)
+		}
+	})
+}
 
 // Raw turns collection rules off: cells that rules hide but compaction has not removed yet are shown. For tools and tests.
 func Raw() ReadOption { return readOption(func(o *readOptions) { o.raw = true }) }
@@ -111,9 +117,13 @@ func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (ou
 	return out, err
 }
 
-// ReadRows calls fn for each row of set, in order, until fn returns false. Rows are copies. Each row is seen whole as of one
+// ReadRows calls fn for each row of set, in order, until fn returns false. fn may use the store, but must not close it: Close
+// waits for reads to end. Rows are copies. Each row is seen whole as of one
 // moment; a scan as a whole is one moment too.
 func (t *Table) ReadRows(ctx context.Context, set RowSet, fn func(Row) bool, opts ...ReadOption) (err error) {
+	if fn == nil {
+		return fmt.Errorf("%w: nil function", ErrOption)
+	}
 	rd, err := t.begin(ctx, opts)
 	if err != nil {
 		return err
@@ -145,6 +155,9 @@ func (t *Table) Rows(ctx context.Context, set RowSet, opts ...ReadOption) iter.S
 // ReadCellsBorrowed calls fn for each cell of set, in order, until fn returns false. Cells are streamed, so that rows may be
 // of any size, and their bytes are the store's: they are valid only until fn returns.
 func (t *Table) ReadCellsBorrowed(ctx context.Context, set RowSet, fn func(BorrowedCell) bool, opts ...ReadOption) (err error) {
+	if fn == nil {
+		return fmt.Errorf("%w: nil function", ErrOption)
+	}
 	rd, err := t.begin(ctx, opts)
 	if err != nil {
 		return err
@@ -181,6 +194,10 @@ type reader struct {
 func (t *Table) begin(ctx context.Context, opts []ReadOption) (*reader, error) {
 	rd := readers.Get().(*reader)
 	for _, o := range opts {
+		if o == nil {
+			rd.recycle()
+			return nil, fmt.Errorf("%w: nil read option", ErrOption)
+		}
 		o.apply(&rd.opts)
 	}
 	if err := rd.opts.err; err != nil {

@@ -94,6 +94,8 @@ type run struct {
 	col     []byte
 	mems    []*mem // by tree of tables
 	holes   bool
+	own     map[string]struct{} // columns and, for wide deletes, rows that the batch has changed so far; kept if holes
+	key     []byte
 	epoch   uint64
 	now     int64
 	stamp   int64
@@ -218,6 +220,11 @@ func (r *run) unlockRows() { r.db.latches.Unlock(r.stripes) }
 // evaluate turns the batch into results: columns with their lives, timestamps chosen, pins added.
 func (r *run) evaluate(b *Batch) error {
 	r.entries.Reset()
+	if len(r.own) > 1024 {
+		r.own = nil // clearing it would cost every later batch
+	} else if len(r.own) > 0 {
+		clear(r.own)
+	}
 	r.now, r.stamp = r.db.clock.now(), 0
 	for i := range b.items {
 		it := &b.items[i]
@@ -243,7 +250,7 @@ func (r *run) change(t *rtable, row []byte, o *op) error {
 	e := cell.Entry{Tree: t.tree, Row: row}
 	if o.kind == opDeleteRow {
 		e.Op = cell.OpRange
-		r.entries.Append(e)
+		r.append(e)
 		return nil
 	}
 	f := t.Family(o.family)
@@ -252,7 +259,7 @@ func (r *run) change(t *rtable, row []byte, o *op) error {
 	}
 	if o.kind == opDeleteFamily {
 		e.Op, e.Range = cell.OpRange, cell.FamilyRange(o.family)
-		r.entries.Append(e)
+		r.append(e)
 		return nil
 	}
 	r.col = cell.AppendColumn(r.col[:0], o.family, f.Life, o.qualifier)
@@ -266,7 +273,7 @@ func (r *run) change(t *rtable, row []byte, o *op) error {
 			}
 			e.TS = r.stamp
 		}
-		r.entries.Append(e)
+		r.append(e)
 		return nil
 	}
 	e.Op, e.Lo, e.Hi = cell.OpDelete, o.lo, o.hi
@@ -278,10 +285,10 @@ func (r *run) change(t *rtable, row []byte, o *op) error {
 		if pin >= 0 {
 			p := e
 			p.Lo, p.Hi = 0, pin
-			r.entries.Append(p)
+			r.append(p)
 		}
 	}
-	r.entries.Append(e)
+	r.append(e)
 	return nil
 }
 
@@ -395,7 +402,7 @@ func applyRecord(record []byte, memOf func(tree, seq uint64) *mem) error {
 // was collected, or may be at any moment, does not come back because a newer version is deleted. It returns the highest
 // timestamp to remove from 0 on, -1 for none. r.col is the column.
 func (r *run) pin(t *rtable, row []byte, rule ruleOf) (int64, error) {
-	own := r.ownEntries(t.tree, row)
+	own := r.ownEntries(t.tree, row, r.col)
 	limit := rule.VersionsNeeded()
 	if own {
 		limit = math.MaxInt // the batch's own deletes may take some of them away

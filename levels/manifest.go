@@ -37,7 +37,7 @@ type Manifest struct {
 	off   int64
 	buf   []byte
 
-	RollAt int64 // size from which on Full is true, 4 MiB unless changed
+	RollAt int64 // size from which on Full is true: 4 MiB, or twice the first edit if that is more, unless changed
 }
 
 // seed is what the checksums of a manifest's frames start from.
@@ -47,6 +47,10 @@ func seed(store, num uint64) uint64 { return store ^ num*0x9e3779b97f4a7c15 }
 func CreateManifest(fsys vfs.FS, dir string, num uint64, v *Version) (*Manifest, error) {
 	m := &Manifest{fs: fsys, dir: dir, num: num, store: v.StoreID, RollAt: rollAt}
 	name := path.Join(dir, ManifestName(num))
+	state := v.Snapshot().Append(nil)
+	if len(state) > record.PayloadMax {
+		return nil, fmt.Errorf("create manifest: %w: %d bytes, the most is %d", ErrTooLarge, len(state), record.PayloadMax)
+	}
 	f, err := fsys.Open(name, vfs.How{Create: true, DSync: true})
 	if err != nil {
 		return nil, fmt.Errorf("create manifest: %w", err)
@@ -57,7 +61,7 @@ func CreateManifest(fsys vfs.FS, dir string, num uint64, v *Version) (*Manifest,
 	b = binary.LittleEndian.AppendUint64(b, num)
 	b = binary.LittleEndian.AppendUint64(b, m.store)
 	b = binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b))
-	b = record.AppendFrame(b, seed(m.store, num), v.Snapshot().Append(nil))
+	b = record.AppendFrame(b, seed(m.store, num), state)
 	err = m.write(b)
 	if err == nil {
 		err = fsys.SyncDir(dir)
@@ -66,12 +70,20 @@ func CreateManifest(fsys vfs.FS, dir string, num uint64, v *Version) (*Manifest,
 		f.Close()
 		return nil, fmt.Errorf("create manifest %s: %w", name, err)
 	}
+	m.RollAt = max(m.RollAt, 2*m.off) // or a large store would write its whole state with every edit
 	return m, nil
 }
 
+// ErrTooLarge: a state or an edit does not fit into one frame. Nothing was written.
+var ErrTooLarge = errors.New("manifest edit is too large")
+
 // Append makes an edit durable. After an error the manifest takes no more: whether the edit is on disk is unknown.
 func (m *Manifest) Append(e *Edit) error {
-	m.buf = record.AppendFrame(m.buf[:0], seed(m.store, m.num), e.Append(nil))
+	p := e.Append(nil)
+	if len(p) > record.PayloadMax {
+		return fmt.Errorf("%w: %d bytes, the most is %d", ErrTooLarge, len(p), record.PayloadMax)
+	}
+	m.buf = record.AppendFrame(m.buf[:0], seed(m.store, m.num), p)
 	return m.write(m.buf)
 }
 
