@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rowandb/rowan/cache"
@@ -49,6 +50,8 @@ func Open(dir string, o Options) (*DB, error) {
 	}
 	if o.Random == nil {
 		o.Random = randomID
+	} else {
+		o.Random = oneAtATime(o.Random)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -66,6 +69,16 @@ func Open(dir string, o Options) (*DB, error) {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
 	return db, nil
+}
+
+// oneAtATime keeps jobs that run side by side from meeting in a host's source of randomness.
+func oneAtATime(draw func() uint64) func() uint64 {
+	var mu sync.Mutex
+	return func() uint64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return draw()
+	}
 }
 
 // randomID is never 0.

@@ -60,7 +60,7 @@ type Options struct {
 	FS         vfs.FS
 	Clock      func() time.Time
 	Background Executor
-	// Random draws the identities of stores and files. Default: the operating system's randomness.
+	// Random draws the identities of stores and files; one call at a time. Default: the operating system's randomness.
 	Random func() uint64
 }
 
