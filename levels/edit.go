@@ -157,7 +157,11 @@ func DecodeEdit(b []byte) (*Edit, error) {
 		case tagStamp:
 			e.Stamp = f.time("stamp")
 		case tagDropTable:
-			e.DropTables = append(e.DropTables, f.uvarint("dropped table"))
+			id := f.uvarint("dropped table")
+			if f.err == nil && id == 0 {
+				f.fail("table 0 is dropped, ids begin at 1")
+			}
+			e.DropTables = append(e.DropTables, id)
 		case tagPutTable:
 			e.PutTables = append(e.PutTables, f.table())
 		case tagDeleted:
