@@ -39,7 +39,6 @@ var floors = map[string]int{
 	"io/vfs":             20,
 	"cell":               10,
 	"internal/damage":    0,
-	"internal/docsample": 0,
 	"internal/yardstick": 0,
 }
 

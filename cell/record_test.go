@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/rowandb/rowan/internal/damage"
-	"github.com/rowandb/rowan/internal/docsample"
+	"github.com/rowandb/rowan/internal/hexdoc"
 )
 
 func sampleRecord() []byte {
@@ -21,7 +21,7 @@ func sampleRecord() []byte {
 
 // The hand-written sample of docs/formats/batch.md is what the code writes.
 func TestDocSample(t *testing.T) {
-	b, err := docsample.Read("../docs/formats/batch.md", 0)
+	b, err := hexdoc.Sample("../docs/formats/batch.md", "batch")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/gc"
 	"github.com/rowandb/rowan/internal/damage"
-	"github.com/rowandb/rowan/internal/docsample"
+	"github.com/rowandb/rowan/internal/hexdoc"
 )
 
 func sampleEdit() *Edit {
@@ -27,7 +27,7 @@ func sampleEdit() *Edit {
 
 // The hand-written sample of docs/formats/manifest.md decodes to what the page says, and encodes to itself.
 func TestDocSample(t *testing.T) {
-	b, err := docsample.Read("../docs/formats/manifest.md", 0)
+	b, err := hexdoc.Sample("../docs/formats/manifest.md", "manifest")
 	if err != nil {
 		t.Fatal(err)
 	}

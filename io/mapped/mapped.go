@@ -108,7 +108,7 @@ func Leave(old bool, err *error) {
 		*err = d
 		return
 	}
-	panic(r)
+	panic(r) // not a fault of ours: what the caller or the host did goes on unchanged
 }
 
 func blame(r any) *damage.Error {
