@@ -18,7 +18,6 @@ type counters struct {
 	bytesWritten, bytesCompacted     atomic.Uint64
 	stalls, stallNanos, slowNanos    atomic.Uint64
 	replayedBatches, replayedChanges atomic.Uint64
-	obsolete                         atomic.Uint64
 	tableMode                        atomic.Uint32
 }
 

@@ -416,7 +416,6 @@ func (db *DB) obsolete(f *levels.File) {
 	if err := db.fs.Remove(db.files.path(f.Num)); err != nil {
 		db.logger.Warn("cannot remove a dead table file; the next open will", "file", db.files.path(f.Num), "cause", err)
 	}
-	db.stats.obsolete.Add(1)
 }
 
 // Close ends the store: calls at work end with ErrClosed or their result, background work stops, the log is made durable.

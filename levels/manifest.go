@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path"
 
 	"github.com/cespare/xxhash/v2"
@@ -139,8 +138,7 @@ type Loaded struct {
 	Num     uint64 // of the manifest that counts
 	Newest  uint64 // highest number of any manifest, those included that a crash left unborn
 	Edits   int
-	Ignored int64    // bytes of a torn last append
-	Stale   []string // manifests that no longer count, base names
+	Ignored int64 // bytes of a torn last append
 }
 
 // ErrNoManifest: the directory has none.
@@ -161,18 +159,11 @@ func Load(fsys vfs.FS, dir string, obsolete func(*File)) (Loaded, error) {
 			l.Newest = max(l.Newest, n)
 		}
 	}
-	for i := len(nums) - 1; i >= 0; i-- { // List sorts by name, and so by number
+	for i := len(nums) - 1; i >= 0 && l.Version == nil; i-- { // List sorts by name, and so by number
 		name := path.Join(dir, ManifestName(nums[i]))
-		if l.Version == nil {
-			unborn, err := l.read(fsys, name, nums[i], obsolete)
-			if err != nil {
-				return l, damage.At(err, name, 0)
-			}
-			if !unborn {
-				continue
-			}
+		if err := l.read(fsys, name, nums[i], obsolete); err != nil {
+			return l, damage.At(err, name, 0)
 		}
-		l.Stale = append(l.Stale, ManifestName(nums[i]))
 	}
 	if l.Version == nil {
 		return l, fmt.Errorf("%s: %w", dir, ErrNoManifest)
@@ -180,25 +171,25 @@ func Load(fsys vfs.FS, dir string, obsolete func(*File)) (Loaded, error) {
 	return l, nil
 }
 
-// read reads one manifest; unborn means that a crash cut its creation short.
-func (l *Loaded) read(fsys vfs.FS, name string, num uint64, obsolete func(*File)) (unborn bool, err error) {
+// read reads one manifest. It leaves l.Version nil when a crash cut the manifest's creation short.
+func (l *Loaded) read(fsys vfs.FS, name string, num uint64, obsolete func(*File)) error {
 	b, err := readAll(fsys, name)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if len(b) < manifestHeader || allZero(b[:manifestHeader]) {
-		return true, nil
+		return nil
 	}
 	h := b[:manifestHeader]
 	sumOK := xxhash.Sum64(h[:32]) == binary.LittleEndian.Uint64(h[32:])
 	if string(h[:8]) == manifestMagic && sumOK {
 		if f := binary.LittleEndian.Uint32(h[8:]); f != Format {
-			return false, fmt.Errorf("%w: manifest of format %d, this build knows format %d", damage.ErrFormat, f, Format)
+			return fmt.Errorf("%w: manifest of format %d, this build knows format %d", damage.ErrFormat, f, Format)
 		}
 	}
 	body := b[manifestHeader:]
 	if string(h[:8]) != manifestMagic || !sumOK || binary.LittleEndian.Uint64(h[16:]) != num {
-		return false, damage.New("manifest header", 0, "magic, number or checksum is wrong")
+		return damage.New("manifest header", 0, "magic, number or checksum is wrong")
 	}
 	store := binary.LittleEndian.Uint64(h[24:])
 	v := NewVersion(nil) // nothing is given up while history is replayed
@@ -221,17 +212,17 @@ func (l *Loaded) read(fsys vfs.FS, name string, num uint64, obsolete func(*File)
 		return nil
 	})
 	if err != nil {
-		return false, damage.At(err, name, manifestHeader)
+		return damage.At(err, name, manifestHeader)
 	}
 	if edits == 0 {
-		return true, nil
+		return nil
 	}
 	if v.StoreID != store {
-		return false, damage.New("manifest header", 24, "store id %x, the edits say %x", store, v.StoreID)
+		return damage.New("manifest header", 24, "store id %x, the edits say %x", store, v.StoreID)
 	}
 	v.obsolete = obsolete
 	l.Version, l.Num, l.Edits, l.Ignored = v, num, edits, int64(len(body))-end
-	return false, nil
+	return nil
 }
 
 func readAll(fsys vfs.FS, name string) ([]byte, error) {
@@ -262,13 +253,4 @@ func allZero(b []byte) bool {
 		}
 	}
 	return true
-}
-
-// Exists reports whether a file is there.
-func Exists(fsys vfs.FS, name string) (bool, error) {
-	_, err := fsys.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }

@@ -236,9 +236,6 @@ func (m *Iter) settle() bool {
 // Row is the current row's key, valid until the next move. The row may turn out to have no live cell.
 func (m *Iter) Row() []byte { return m.row.key }
 
-// Sources is how many sources have the current row.
-func (m *Iter) Sources() int { return len(m.at) }
-
 // SeekCell places the row's cell cursor at (col, ts). Ranks are counted from there: pass MaxTimestamp to count from the
 // column's head.
 func (m *Iter) SeekCell(col []byte, ts int64) { m.row.seek(col, ts) }
