@@ -8,6 +8,7 @@ import (
 	"github.com/rowandb/rowan/block"
 	"github.com/rowandb/rowan/gc"
 	"github.com/rowandb/rowan/io/vfs"
+	"github.com/rowandb/rowan/levels"
 	"github.com/rowandb/rowan/sstable"
 )
 
@@ -124,7 +125,24 @@ type TableSpec struct {
 type FamilySpec struct {
 	// GC says which versions stay. The zero rule keeps all.
 	GC gc.Rule
+	// Aggregate makes the family fold: its cells take only Adds. The zero value is a plain family. Fixed at creation.
+	Aggregate Aggregate
+	// Group names the locality group whose files hold the family, "" for the default one. Families that are read together
+	// belong together: each further group costs a memtable and files of its own, and a read of several groups merges them.
+	// Fixed at creation.
+	Group string
 }
+
+// Aggregate says how the Adds to one cell (row, column, timestamp) of a family fold into its value, an int64 of 8 bytes,
+// big-endian.
+type Aggregate uint8
+
+const (
+	NoAggregate Aggregate = Aggregate(levels.FoldNone)
+	Sum         Aggregate = Aggregate(levels.FoldSum) // wraps on overflow, as Go's int64 does
+	Min         Aggregate = Aggregate(levels.FoldMin)
+	Max         Aggregate = Aggregate(levels.FoldMax)
+)
 
 const (
 	defaultMemtable   = 64 << 20

@@ -54,6 +54,9 @@ func (s TableSpec) check() error {
 		if err := f.GC.Validate(); err != nil {
 			return fmt.Errorf("family %q: %w: %w", name, ErrRule, err)
 		}
+		if f.Aggregate > Max {
+			return fmt.Errorf("%w: family %q: aggregate %d", ErrOption, name, f.Aggregate)
+		}
 	}
 	if s.Codec > CodecZstd {
 		return fmt.Errorf("%w: codec %d", ErrOption, s.Codec)
@@ -99,7 +102,7 @@ func (db *DB) CreateTable(ctx context.Context, name string, spec TableSpec) (*Ta
 		},
 	}
 	for n, f := range spec.Families {
-		t.Families = append(t.Families, levels.Family{Name: n, Rule: f.GC})
+		t.Families = append(t.Families, levels.Family{Name: n, Rule: f.GC, Fold: levels.Fold(f.Aggregate)})
 	}
 	sort.Slice(t.Families, func(i, j int) bool { return t.Families[i].Name < t.Families[j].Name })
 	for i := range t.Families {

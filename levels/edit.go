@@ -228,6 +228,7 @@ func appendTable(p []byte, t *Table) []byte {
 		p = appendBytes(p, []byte(f.Name))
 		p = binary.AppendUvarint(p, f.Life)
 		p = binary.AppendUvarint(p, f.Group)
+		p = append(p, byte(f.Fold))
 		p = f.Rule.Append(p)
 	}
 	return p
@@ -350,7 +351,7 @@ func (d *decoder) table() *Table {
 		t.Groups = append(t.Groups, Group{Name: string(d.bytes("group name", 1<<16)), Tree: d.uvarint("tree")})
 	}
 	for n := d.count("families"); n > 0 && d.err == nil; n-- {
-		f := Family{Name: string(d.bytes("family name", cell.FamilyMax)), Life: d.uvarint("life"), Group: d.uvarint("group")}
+		f := Family{Name: string(d.bytes("family name", cell.FamilyMax)), Life: d.uvarint("life"), Group: d.uvarint("group"), Fold: Fold(d.byte("fold"))}
 		if d.err != nil {
 			break
 		}
@@ -363,6 +364,9 @@ func (d *decoder) table() *Table {
 		f.Rule = rule
 		if err := cell.CheckFamily(f.Name); err != nil {
 			d.fail("%v", err)
+		}
+		if f.Fold > FoldMax {
+			d.fail("family %q: fold %d", f.Name, f.Fold)
 		}
 		if f.Group >= uint64(len(t.Groups)) || f.Life > t.HighestLife {
 			d.fail("family %q: group %d of %d, life %d of %d", f.Name, f.Group, len(t.Groups), f.Life, t.HighestLife)

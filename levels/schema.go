@@ -34,7 +34,20 @@ type Family struct {
 	Life  uint64 // number of this creation, unique in the table
 	Group uint64 // index into Groups
 	Rule  gc.Rule
+	// Fold says how the cells of an aggregate family join; FoldNone for a plain family. Fixed for the life.
+	Fold Fold
 }
+
+// Fold is how the entries of one (row, column, timestamp) of an aggregate family become one value. The numbers are part of
+// format 1.
+type Fold uint8
+
+const (
+	FoldNone Fold = 0 // not an aggregate family
+	FoldSum  Fold = 1 // int64, 8 bytes big-endian; overflow wraps
+	FoldMin  Fold = 2
+	FoldMax  Fold = 3
+)
 
 // TableOptions are the per-table choices that shape its files. Zero values mean the defaults of package sstable.
 type TableOptions struct {
