@@ -68,11 +68,11 @@ func (p *program) family(name string) ([]byte, error) {
 
 // ColumnExact passes the cells of one column.
 func ColumnExact(family, qualifier string) Filter {
-	return ColumnRange(family, QualifierRange{start: bound{inclusive, qualifier}, end: bound{inclusive, qualifier}})
+	return ColumnRangeFilter(family, QualifierRange{start: bound{inclusive, qualifier}, end: bound{inclusive, qualifier}})
 }
 
-// ColumnRange passes the cells of one family whose qualifier lies in r.
-func ColumnRange(family string, r QualifierRange) Filter { return columnRangeFilter{family, r} }
+// ColumnRangeFilter passes the cells of one family whose qualifier lies in r.
+func ColumnRangeFilter(family string, r QualifierRange) Filter { return columnRangeFilter{family, r} }
 
 // QualifierRange is a range of qualifiers, built like a RowRange: QualifierRange(NewRange("a", "m")).
 type QualifierRange RowRange
@@ -103,8 +103,8 @@ func (f columnRangeFilter) compile(p *program) error {
 	return nil
 }
 
-// TimestampRange passes cells from start, included, to end, excluded; end 0 means no upper end.
-func TimestampRange(start, end Timestamp) Filter { return timeRange{start, end} }
+// TimestampRangeFilter passes cells from start, included, to end, excluded; end 0 means no upper end.
+func TimestampRangeFilter(start, end Timestamp) Filter { return timeRange{start, end} }
 
 type timeRange struct{ start, end Timestamp }
 
@@ -120,8 +120,8 @@ func (f timeRange) compile(p *program) error {
 	return nil
 }
 
-// LatestN passes the n newest versions of each column, n at least 1.
-func LatestN(n int) Filter { return latestN(n) }
+// LatestNFilter passes the n newest versions of each column, n at least 1.
+func LatestNFilter(n int) Filter { return latestN(n) }
 
 type latestN int
 
