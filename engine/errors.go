@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/engine/internal/filter"
 	"github.com/rowandb/rowan/internal/damage"
 	"github.com/rowandb/rowan/io/vfs"
 )
@@ -26,8 +27,8 @@ var (
 	ErrBatchTooLong = errors.New("batch has too many changes")
 	ErrBatchTooBig  = errors.New("batch has too many bytes")
 	ErrRange        = errors.New("row range ends before it begins")
-	ErrFilter       = errors.New("invalid filter")
-	ErrLimit        = errors.New("row limit is negative")
+	ErrFilter       = filter.ErrInvalid
+	ErrLimit        = errors.New("limit is negative")
 	ErrRule         = errors.New("invalid collection rule")
 	ErrOption       = errors.New("invalid option")
 	ErrRowTooLarge  = errors.New("row is larger than a read returns whole; read it as cells")
