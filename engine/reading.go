@@ -15,6 +15,7 @@ type reading struct {
 	st    *state
 	table *rtable
 	seq   uint64
+	own   *overlay // of a batch that reads; the newest source
 }
 
 // scan returns all sources of the table, newest first, joined.
@@ -49,6 +50,13 @@ func (r *reading) point(row []byte, o cell.IterOptions, cfg merge.Config) (_ *me
 			}
 		}
 	}()
+	if own := r.own.of(r.table.tree); own != nil {
+		if it := own.NewIter(everything, o); it.SeekExact(row) {
+			src = append(src, it)
+		} else {
+			it.Close()
+		}
+	}
 	mems := r.st.trees[r.table.tree]
 	for i := len(mems.sealed); i >= 0; i-- {
 		m := mems.active

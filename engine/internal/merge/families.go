@@ -15,6 +15,7 @@ type Families struct {
 	list    []family // sorted by prefix
 	highest uint64
 	plain   bool // no rule and no dead life: every cell stays
+	folds   bool // some family takes Adds
 }
 
 type family struct {
@@ -22,6 +23,7 @@ type family struct {
 	rule   gc.Rule
 	counts bool // rule looks at ranks
 	ruled  bool
+	fold   cell.Fold
 }
 
 // NewFamilies takes the families of t.
@@ -30,14 +32,26 @@ func NewFamilies(t *levels.Table) *Families {
 	for _, fam := range t.Families {
 		ruled := !fam.Rule.Equal(gc.NoPolicy())
 		f.list = append(f.list, family{
-			prefix: cell.AppendFamilyLife(nil, fam.Name, fam.Life), rule: fam.Rule, counts: fam.Rule.CountsVersions(), ruled: ruled,
+			prefix: cell.AppendFamilyLife(nil, fam.Name, fam.Life), rule: fam.Rule, counts: fam.Rule.CountsVersions(), ruled: ruled, fold: fam.Fold,
 		})
+		f.folds = f.folds || fam.Fold != cell.FoldNone
 		if ruled {
 			f.plain = false
 		}
 	}
 	sort.Slice(f.list, func(i, j int) bool { return bytes.Compare(f.list[i].prefix, f.list[j].prefix) < 0 })
 	return f
+}
+
+// Fold says how Adds to a column fold; FoldNone where its family takes none, or is there no more.
+func (f *Families) Fold(col []byte) cell.Fold {
+	if !f.folds {
+		return cell.FoldNone
+	}
+	if fam, err := f.find(col); err == nil && fam != nil {
+		return fam.fold
+	}
+	return cell.FoldNone
 }
 
 // find returns the family that col belongs to, or nil if its life is dead. A life that was never given is damage.
