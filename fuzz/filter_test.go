@@ -39,7 +39,9 @@ func filterStore(t testing.TB, seed uint64) (*engine.Table, *Model, *FilterGen) 
 	m.Tables["t"] = &ModelTable{Rules: Families, Rows: map[string]*ModelRow{}}
 	row := func() string { return []string{"a", "ab", "a\n", "b", "row1", "row2", "row\xff", "\x00"}[r.IntN(8)] }
 	qual := func() string { return qualifiers[r.IntN(len(qualifiers))] }
-	val := func() string { return []string{"", "a", "ab", "abc", "\xc2\xa7", "\xff\xff", "1234", "a\nb"}[r.IntN(8)] }
+	val := func() string {
+		return []string{"", "a", "ab", "abc", "\xc2\xa7", "\xff\xff", "1234", "a\nb"}[r.IntN(8)]
+	}
 	stamp := func() int64 { return now - 250*r.Int64N(16) }
 	for i := range 1200 {
 		k, c := row(), Change{Kind: Set, Family: familyNames[r.IntN(len(familyNames))], Qualifier: qual(), TS: stamp()}
