@@ -272,11 +272,11 @@ func (rd *reader) recycle() {
 }
 
 func (rd *reader) iterOptions(scan bool) cell.IterOptions {
-	if !rd.filtered {
-		return cell.IterOptions{NoFill: scan}
+	var o cell.IterOptions
+	if rd.filtered {
+		o = rd.table.narrowed(&rd.prog)
 	}
-	o := rd.table.narrowed(&rd.prog)
-	o.NoFill = scan
+	o.NoFill, o.Stats = scan, &rd.db.stats.reads
 	return o
 }
 
