@@ -108,7 +108,7 @@ func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (ou
 	defer mapped.Leave(mapped.Enter(), &err)
 	key := bytesOf(row)
 	if rd.filtered && (rd.prog.Empty() || !rd.prog.Rows.Contains(key)) || !rd.opts.reaches(key) {
-		rd.ended(Position{})
+		rd.ended(nil)
 		return out, nil
 	}
 	m, err := rd.point(key, rd.iterOptions(false), rd.config())
@@ -118,7 +118,7 @@ func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (ou
 	defer closeInto(m, &err)
 	rd.db.stats.rowReads.Add(1)
 	if out.Cells, err = rd.row(m, key); err == nil {
-		rd.ended(rd.page.endOf(key))
+		rd.ended(key)
 	}
 	return out, err
 }
@@ -298,7 +298,7 @@ func (rd *reader) each(ctx context.Context, set RowSet, fn func(m *merge.Iter) (
 		spans = within(spans, rd.prog.Rows)
 	}
 	if len(spans) == 0 {
-		rd.ended(Position{})
+		rd.ended(nil)
 		return nil
 	}
 	m := rd.scan(rd.iterOptions(true), rd.config())
@@ -327,7 +327,7 @@ func (rd *reader) each(ctx context.Context, set RowSet, fn func(m *merge.Iter) (
 				more = more && left > 0
 			}
 			if !more || rd.page.full {
-				rd.ended(rd.page.endOf(m.Row()))
+				rd.ended(m.Row())
 				return nil
 			}
 		}
@@ -335,14 +335,19 @@ func (rd *reader) each(ctx context.Context, set RowSet, fn func(m *merge.Iter) (
 			return err
 		}
 	}
-	rd.ended(Position{})
+	rd.ended(nil)
 	return nil
 }
 
-// ended tells the caller where the read ended.
-func (rd *reader) ended(p Position) {
-	if next := rd.opts.page.next; next != nil {
-		*next = p
+// ended tells the caller where the read ended: in row or behind it, or if row is nil at its end.
+func (rd *reader) ended(row []byte) {
+	next := rd.opts.page.next
+	switch {
+	case next == nil:
+	case row == nil:
+		*next = Position{}
+	default:
+		*next = rd.page.endOf(row)
 	}
 }
 
