@@ -15,22 +15,26 @@ var (
 	ErrTableExists  = errors.New("table exists")
 	ErrTableName    = errors.New("table name must be 1..255 bytes of [-_.a-zA-Z0-9]")
 	ErrNoFamily     = errors.New("column family does not exist")
-	ErrFamilyName   = cell.ErrFamilyName
-	ErrRowKey       = cell.ErrRowKey
-	ErrQualifier    = cell.ErrQualifier
-	ErrValue        = cell.ErrValue
-	ErrTimestamp    = errors.New("timestamp must be 0..MaxInt64 microseconds, or ServerTime")
-	ErrTimeRange    = errors.New("time range is empty or negative")
-	ErrNilMutation  = errors.New("nil mutation")
-	ErrNilBatch     = errors.New("nil batch")
-	ErrBatchTooLong = errors.New("batch has too many changes")
-	ErrBatchTooBig  = errors.New("batch has too many bytes")
-	ErrRange        = errors.New("row range ends before it begins")
-	ErrFilter       = errors.New("invalid filter")
-	ErrLimit        = errors.New("row limit is negative")
-	ErrRule         = errors.New("invalid collection rule")
-	ErrOption       = errors.New("invalid option")
-	ErrRowTooLarge  = errors.New("row is larger than a read returns whole; read it as cells")
+	ErrFamilyExists = errors.New("column family exists")
+	// ErrRuleChangePending: cells are still being rewritten after an earlier change of the family's rule. Metrics show how far
+	// that has come; Table.Compact does it now.
+	ErrRuleChangePending = errors.New("an earlier change of the collection rule is not finished")
+	ErrFamilyName        = cell.ErrFamilyName
+	ErrRowKey            = cell.ErrRowKey
+	ErrQualifier         = cell.ErrQualifier
+	ErrValue             = cell.ErrValue
+	ErrTimestamp         = errors.New("timestamp must be 0..MaxInt64 microseconds, or ServerTime")
+	ErrTimeRange         = errors.New("time range is empty or negative")
+	ErrNilMutation       = errors.New("nil mutation")
+	ErrNilBatch          = errors.New("nil batch")
+	ErrBatchTooLong      = errors.New("batch has too many changes")
+	ErrBatchTooBig       = errors.New("batch has too many bytes")
+	ErrRange             = errors.New("row range ends before it begins")
+	ErrFilter            = errors.New("invalid filter")
+	ErrLimit             = errors.New("row limit is negative")
+	ErrRule              = errors.New("invalid collection rule")
+	ErrOption            = errors.New("invalid option")
+	ErrRowTooLarge       = errors.New("row is larger than a read returns whole; read it as cells")
 )
 
 // Errors of the store's state. Nothing was written.

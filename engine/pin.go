@@ -50,7 +50,17 @@ func columnRange(col []byte) cell.Range {
 
 // append adds an entry to the batch.
 func (r *run) append(e cell.Entry) {
+	before := r.entries.Len()
 	r.entries.Append(e)
+	at := 0
+	for at < len(r.trees) && r.trees[at].tree != e.Tree {
+		at++
+	}
+	if at == len(r.trees) {
+		r.trees = append(r.trees, touched{tree: e.Tree})
+	}
+	r.trees[at].bytes += r.entries.Len() - before
+	r.trees[at].entries++
 	if !r.holes {
 		return // nobody will ask
 	}

@@ -92,13 +92,20 @@ type run struct {
 	entries cell.RecordBuilder
 	record  []byte
 	col     []byte
-	mems    []*mem // by tree of tables
+	trees   []touched // that entries go to
 	holes   bool
 	own     map[string]struct{} // columns and, for wide deletes, rows that the batch has changed so far; kept if holes
 	key     []byte
 	epoch   uint64
 	now     int64
 	stamp   int64
+}
+
+// touched is what a batch has for one tree.
+type touched struct {
+	tree           uint64
+	bytes, entries int
+	mem            *mem // once the batch has its place
 }
 
 var runs = sync.Pool{New: func() any { return new(run) }}
@@ -220,6 +227,7 @@ func (r *run) unlockRows() { r.db.latches.Unlock(r.stripes) }
 // evaluate turns the batch into results: columns with their lives, timestamps chosen, pins added.
 func (r *run) evaluate(b *Batch) error {
 	r.entries.Reset()
+	r.trees = r.trees[:0]
 	if len(r.own) > 1024 {
 		r.own = nil // clearing it would cost every later batch
 	} else if len(r.own) > 0 {
@@ -247,16 +255,20 @@ func (r *run) evaluate(b *Batch) error {
 const recordOverhead = 80
 
 func (r *run) change(t *rtable, row []byte, o *op) error {
-	e := cell.Entry{Tree: t.tree, Row: row}
+	e := cell.Entry{Row: row}
 	if o.kind == opDeleteRow {
 		e.Op = cell.OpRange
-		r.append(e)
+		for _, g := range t.Groups {
+			e.Tree = g.Tree
+			r.append(e)
+		}
 		return nil
 	}
 	f := t.Family(o.family)
 	if f == nil {
 		return fmt.Errorf("%w: %q in table %q", ErrNoFamily, o.family, t.Name)
 	}
+	e.Tree = t.treeOf(f)
 	if o.kind == opDeleteFamily {
 		e.Op, e.Range = cell.OpRange, cell.FamilyRange(o.family)
 		r.append(e)
@@ -278,7 +290,7 @@ func (r *run) change(t *rtable, row []byte, o *op) error {
 	}
 	e.Op, e.Lo, e.Hi = cell.OpDelete, o.lo, o.hi
 	if o.lo > 0 && f.Rule.CountsVersions() {
-		pin, err := r.pin(t, row, f.Rule)
+		pin, err := r.pin(t, e.Tree, row, f.Rule)
 		if err != nil {
 			return err
 		}
@@ -312,16 +324,16 @@ func (r *run) commit() (uint64, error) {
 	db.nextSeq = last + 1
 	db.logged += int64(len(r.record))
 	st := db.states.cur.Load() // seals happen under placeMu: the active memtables cannot change
-	r.mems = r.mems[:0]
-	for _, t := range r.tables {
+	for i := range r.trees {
+		t := &r.trees[i]
 		m := st.trees[t.tree].active
 		m.refs.Add(1)
 		if m.first == 0 {
 			m.first, m.at = first, db.logged
 		}
 		m.last = last
-		m.grow(len(r.record), int(n))
-		r.mems = append(r.mems, m)
+		m.grow(t.bytes, t.entries)
+		t.mem = m
 	}
 	old := db.logged >= db.logDue
 	ticket := db.publisher.Enter(last)
@@ -330,7 +342,8 @@ func (r *run) commit() (uint64, error) {
 	err := applyRecord(r.record, r.memOf)
 	db.publisher.Done(ticket)
 	full := false
-	for _, m := range r.mems {
+	for i := range r.trees {
+		m := r.trees[i].mem
 		full = full || m.size.Load() >= db.opts.MemtableBytes
 		m.unref()
 	}
@@ -342,8 +355,8 @@ func (r *run) commit() (uint64, error) {
 		return 0, fmt.Errorf("%w: %w", ErrUnknownOutcome, db.fail("fill the memtable", err))
 	}
 	if full {
-		for _, t := range r.tables {
-			db.sealIfFull(t.tree)
+		for i := range r.trees {
+			db.sealIfFull(r.trees[i].tree)
 		}
 	}
 	if old {
@@ -352,18 +365,18 @@ func (r *run) commit() (uint64, error) {
 	return last, nil
 }
 
-func (r *run) memOf(tree uint64, _ uint64) *mem {
-	for i, t := range r.tables {
-		if t.tree == tree {
-			return r.mems[i]
+func (r *run) memOf(tree uint64, _ []byte, _ uint64, _ int) *mem {
+	for i := range r.trees {
+		if r.trees[i].tree == tree {
+			return r.trees[i].mem
 		}
 	}
 	return nil
 }
 
 func (r *run) release() {
-	clear(r.mems)
-	r.mems = r.mems[:0]
+	clear(r.trees)
+	r.trees = r.trees[:0]
 	if cap(r.record) > 1<<20 {
 		*r = run{} // do not keep the memory of a huge batch
 	}
@@ -372,15 +385,17 @@ func (r *run) release() {
 }
 
 // applyRecord puts a batch's entries into memtables. memOf returns where an entry of a tree and sequence goes, nil for
-// nowhere. The live path and replay share it.
-func applyRecord(record []byte, memOf func(tree, seq uint64) *mem) error {
+// nowhere; size is the entry's in the record. The live path and replay share it.
+func applyRecord(record []byte, memOf func(tree uint64, row []byte, seq uint64, size int) *mem) error {
 	rd, err := cell.ReadRecord(record)
 	if err != nil {
 		return err
 	}
-	seq := rd.Header.FirstSeq
+	seq, at := rd.Header.FirstSeq, rd.Offset()
 	for e, ok := rd.Next(); ok; e, ok = rd.Next() {
-		if m := memOf(e.Tree, seq); m != nil {
+		size := rd.Offset() - at
+		at += size
+		if m := memOf(e.Tree, e.Row, seq, size); m != nil {
 			switch e.Op {
 			case cell.OpCell:
 				err = m.Set(e.Row, e.Col, e.TS, e.Kind, e.Value, seq)
@@ -401,8 +416,8 @@ func applyRecord(record []byte, memOf func(tree, seq uint64) *mem) error {
 // pin decides what a delete that makes a hole must remove beforehand: everything below the collection floor, so that what
 // was collected, or may be at any moment, does not come back because a newer version is deleted. It returns the highest
 // timestamp to remove from 0 on, -1 for none. r.col is the column.
-func (r *run) pin(t *rtable, row []byte, rule ruleOf) (int64, error) {
-	own := r.ownEntries(t.tree, row, r.col)
+func (r *run) pin(t *rtable, tree uint64, row []byte, rule ruleOf) (int64, error) {
+	own := r.ownEntries(tree, row, r.col)
 	limit := rule.VersionsNeeded()
 	if own {
 		limit = math.MaxInt // the batch's own deletes may take some of them away
@@ -412,7 +427,7 @@ func (r *run) pin(t *rtable, row []byte, rule ruleOf) (int64, error) {
 		return 0, err
 	}
 	if own {
-		if versions, err = r.replayOwn(t.tree, row, versions); err != nil {
+		if versions, err = r.replayOwn(tree, row, versions); err != nil {
 			return 0, err
 		}
 	}

@@ -86,6 +86,9 @@ func (b *Busy) Hold(num Num) {
 	b.files[num] = true
 }
 
+// Release gives back a file that Hold took.
+func (b *Busy) Release(num Num) { delete(b.files, num) }
+
 // Held reports whether a file is taken.
 func (b *Busy) Held(num Num) bool { return b.files[num] }
 
