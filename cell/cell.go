@@ -29,7 +29,7 @@ type Kind uint8
 
 const (
 	KindSet   Kind = 1 // the value itself
-	KindMerge Kind = 2 // reserved: a partial aggregate that folds with older ones of the same cell
+	KindMerge Kind = 2 // a state that folds with older ones of the same cell, see Fold; only in aggregate families
 	KindBlob  Kind = 3 // reserved: a reference to a value in a blob file
 )
 

@@ -10,6 +10,14 @@ type IterOptions struct {
 	// bounds were narrowed by a drop of rows. Nil means no restriction. Like Columns, it may leave a row empty.
 	Bounds *Bounds
 
+	// Wanted, if not nil, says more closely than Columns which columns are wanted: ascending, disjoint ranges inside Columns.
+	// A source may use it to leave out blocks, and yields what it likes of the rest of Columns.
+	Wanted []Range
+
+	// MinTS and MaxTS allow a source to leave out cells outside [MinTS, MaxTS], both included, where that saves work; it may
+	// yield them as well. Deletes are never left out. MaxTS 0 means no upper end.
+	MinTS, MaxTS int64
+
 	// KeysOnly leaves Cell.Value nil. Values are neither read nor decoded.
 	KeysOnly bool
 

@@ -235,6 +235,9 @@ func (r *RecordReader) Next() (e Entry, ok bool) {
 		e.Op, e.Kind, e.Col = OpCell, Kind(o), r.col
 		e.TS = r.varTime("timestamp")
 		e.Value = r.bytes("value", ValueMax)
+		if o == opMerge && r.err == nil && len(e.Value) != StateLen {
+			r.fail("Add of %d bytes, a state has %d", len(e.Value), StateLen)
+		}
 	case opDelete:
 		e.Op, e.Col = OpDelete, r.col
 		e.Lo, e.Hi = r.varTime("lower timestamp"), r.varTime("upper timestamp")

@@ -99,7 +99,7 @@ func TestScanAllocatesNothingPerCell(t *testing.T) {
 		}), NoSync))
 	}
 	for _, where := range []string{"memtable", "file"} {
-		for _, opts := range [][]ReadOption{nil, {ReverseScan()}, {RowFilter(LatestN(1))}} {
+		for _, opts := range [][]ReadOption{nil, {ReverseScan()}, {RowFilter(LatestNFilter(1))}} {
 			n := 0
 			allocs := testing.AllocsPerRun(3, func() {
 				s.must(tb.ReadCellsBorrowed(ctx, AllRows(), func(c BorrowedCell) bool { n++; return true }, opts...))

@@ -147,7 +147,7 @@ func TestWriteAndReadEverywhere(t *testing.T) {
 		tb = s.Table("t")
 		s.want(where+"\n"+s.scan(tb), where+"\nr0 b:y@0=\nr1 a:x@20=two a:x@10=ONE b:@5=empty qualifier\n")
 		s.want(s.scan(tb, ReverseScan()), "r1 a:x@20=two a:x@10=ONE b:@5=empty qualifier\nr0 b:y@0=\n")
-		row, err := tb.ReadRow(ctx, "r1", RowFilter(ChainFilters(ColumnExact("a", "x"), LatestN(1))))
+		row, err := tb.ReadRow(ctx, "r1", RowFilter(ChainFilters(ColumnExact("a", "x"), LatestNFilter(1))))
 		s.must(err)
 		s.want(show(row), "r1 a:x@20=two\n")
 		row, err = tb.ReadRow(ctx, "nobody")

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/engine/internal/filter"
 	"github.com/rowandb/rowan/internal/damage"
 	"github.com/rowandb/rowan/io/vfs"
 )
@@ -30,11 +31,24 @@ var (
 	ErrBatchTooLong      = errors.New("batch has too many changes")
 	ErrBatchTooBig       = errors.New("batch has too many bytes")
 	ErrRange             = errors.New("row range ends before it begins")
-	ErrFilter            = errors.New("invalid filter")
-	ErrLimit             = errors.New("row limit is negative")
+	ErrFilter            = filter.ErrInvalid
+	ErrLimit             = errors.New("limit is negative")
 	ErrRule              = errors.New("invalid collection rule")
 	ErrOption            = errors.New("invalid option")
-	ErrRowTooLarge       = errors.New("row is larger than a read returns whole; read it as cells")
+	// ErrAggregate: a Set or read-modify-write of a cell that only Adds may change.
+	ErrAggregate = errors.New("column family is an aggregate and takes only Adds")
+	// ErrNotAggregate: an Add to a family that was not created as an aggregate.
+	ErrNotAggregate = errors.New("column family is not an aggregate and takes no Adds")
+	ErrState        = errors.New("state of an aggregate must be 8 bytes")
+	ErrAddTimestamp = errors.New("timestamp of an Add must be 0..MaxInt64 microseconds")
+	ErrCondMutation = errors.New("invalid conditional mutation")
+	// ErrNotCounter: an increment of a cell whose value is not a 64-bit big-endian integer.
+	ErrNotCounter         = errors.New("value is not a counter of 8 bytes")
+	ErrNoRules            = errors.New("read-modify-write has no rules")
+	ErrNilReadModifyWrite = errors.New("nil read-modify-write")
+	// ErrPrecondition: a row was not as Batch.Require asked.
+	ErrPrecondition = errors.New("precondition failed")
+	ErrRowTooLarge  = errors.New("row is larger than a read returns whole; read it as cells")
 )
 
 // Errors of the store's state. Nothing was written.

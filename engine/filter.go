@@ -6,178 +6,228 @@ import (
 	"math"
 
 	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/engine/internal/filter"
 )
 
-// Filter chooses among the cells of a row. Filters are values and compose with ChainFilters. A row of which no cell is left
-// is not returned and does not count for LimitRows.
+// Filter chooses among the cells of a row. It maps the ordered cells of a row, after deletes, aggregation and collection
+// rules, to others; a row of which no cell is left is not returned and does not count for LimitRows.
+//
+// Filters are values, never change, and may be used by many reads at once. What is wrong with one is found when it is used:
+// the error matches ErrFilter (or ErrNoFamily) and names the place, like "chain: filter 2 of 3: ...". docs/filters.md says
+// what each costs.
 type Filter interface {
-	// compile appends the filter's steps. It knows the table, so that it can turn names into column ranges.
-	compile(p *program) error
+	spec() *filter.Spec
 }
 
-// program is a compiled filter: one range of columns for all steps that only look at columns, then the steps that look at
-// versions, in order.
-type program struct {
-	table *rtable
-	cols  cell.Range
-	empty bool // no column can pass
-	steps []step
+type spec filter.Spec
+
+func (s *spec) spec() *filter.Spec { return (*filter.Spec)(s) }
+
+// PassAllFilter passes every cell.
+func PassAllFilter() Filter { return &spec{Op: filter.Pass} }
+
+// BlockAllFilter passes no cell.
+func BlockAllFilter() Filter { return &spec{Op: filter.Block} }
+
+// ChainFilters applies at least two filters one after the other, each to what the one before passed.
+func ChainFilters(filters ...Filter) Filter { return &spec{Op: filter.Chain, Kids: specs(filters)} }
+
+// InterleaveFilters applies each of at least two filters to the same cells and passes what all of them pass, in order. A cell
+// that several pass comes as often, and each copy counts for filters that count.
+func InterleaveFilters(filters ...Filter) Filter {
+	return &spec{Op: filter.Interleave, Kids: specs(filters)}
 }
 
-type step struct {
-	kind   stepKind
-	n      int
-	lo, hi int64 // inclusive
-	count  int   // of the running column
+// ConditionFilter applies ifTrue to the cells if predicate passes any of them, else ifFalse. A nil branch passes nothing. The
+// predicate and both branches see the cells that the condition sees. There may be no SinkFilter inside.
+func ConditionFilter(predicate, ifTrue, ifFalse Filter) Filter {
+	return &spec{Op: filter.Condition, Kids: specs([]Filter{predicate, ifTrue, ifFalse})}
 }
 
-type stepKind uint8
+// SinkFilter sends cells straight to the result, past all filters around it, and passes nothing on to them.
+func SinkFilter() Filter { return &spec{Op: filter.Sink} }
 
-const (
-	stepVersions stepKind = iota
-	stepTime
-)
-
-func (p *program) columns(r cell.Range) {
-	c, ok := p.cols.Clip(r.From, r.To)
-	p.cols = c
-	p.empty = p.empty || !ok
+func specs(filters []Filter) []*filter.Spec {
+	out := make([]*filter.Spec, len(filters))
+	for i, f := range filters {
+		if f != nil {
+			out[i] = f.spec()
+		}
+	}
+	return out
 }
+
+// RowKeyFilter passes all cells of rows whose key matches pattern, and none of others.
+//
+// Patterns are regular expressions of RE2 over bytes that must match from the first byte to the last: a dot is any byte but
+// newline, \C any byte, bytes from 0x80 on stand for themselves, case matters. A pattern has at most 64 KiB and 10,000 steps.
+// What is literal at its beginning restricts what is read; patterns that are literal but for a .* or \C* at their end, or
+// alternations of such, are matched without an automaton.
+func RowKeyFilter(pattern string) Filter { return &spec{Op: filter.RowPattern, Text: pattern} }
+
+// FamilyFilter passes the cells of families whose name matches pattern, see RowKeyFilter. A pattern that is a literal must name
+// a family of the table.
+func FamilyFilter(pattern string) Filter { return &spec{Op: filter.FamilyPattern, Text: pattern} }
 
 // FamilyExact passes the cells of one family. A family that the table does not have is an error.
-func FamilyExact(family string) Filter { return familyExact(family) }
+func FamilyExact(family string) Filter { return &spec{Op: filter.FamilyExact, Text: family} }
 
-type familyExact string
-
-func (f familyExact) compile(p *program) error {
-	from, err := p.family(string(f))
-	if err != nil {
-		return err
-	}
-	p.columns(cell.Range{From: from, To: cell.PrefixEnd(from)})
-	return nil
-}
-
-func (p *program) family(name string) ([]byte, error) {
-	f := p.table.Family(name)
-	if f == nil {
-		return nil, fmt.Errorf("%w: %q in table %q", ErrNoFamily, name, p.table.Name)
-	}
-	return cell.AppendFamilyLife(nil, f.Name, f.Life), nil
-}
+// ColumnFilter passes the cells whose qualifier matches pattern, in all families. See RowKeyFilter. The empty pattern matches
+// the empty qualifier.
+func ColumnFilter(pattern string) Filter { return &spec{Op: filter.QualifierPattern, Text: pattern} }
 
 // ColumnExact passes the cells of one column.
 func ColumnExact(family, qualifier string) Filter {
-	return ColumnRange(family, QualifierRange{start: bound{inclusive, qualifier}, end: bound{inclusive, qualifier}})
+	return &spec{Op: filter.Columns, Text: family, From: []byte(qualifier), To: after(qualifier)}
 }
 
-// ColumnRange passes the cells of one family whose qualifier lies in r.
-func ColumnRange(family string, r QualifierRange) Filter { return columnRangeFilter{family, r} }
+// ColumnRangeFilter passes the cells of one family whose qualifier lies in r.
+func ColumnRangeFilter(family string, r QualifierRange) Filter {
+	s := &spec{Op: filter.Columns, Text: family}
+	s.between(RowRange(r))
+	return s
+}
 
 // QualifierRange is a range of qualifiers, built like a RowRange: QualifierRange(NewRange("a", "m")).
 type QualifierRange RowRange
 
-type columnRangeFilter struct {
-	family string
-	r      QualifierRange
+// ValueFilter passes the cells whose value matches pattern, see RowKeyFilter.
+func ValueFilter(pattern string) Filter { return &spec{Op: filter.ValuePattern, Text: pattern} }
+
+// ValueRangeFilter passes the cells whose value lies in r, compared byte by byte.
+func ValueRangeFilter(r ValueRange) Filter {
+	s := &spec{Op: filter.Values}
+	s.between(RowRange(r))
+	return s
 }
 
-func (f columnRangeFilter) compile(p *program) error {
-	prefix, err := p.family(f.family)
-	if err != nil {
-		return err
+// ValueRange is a range of values, built like a RowRange: ValueRange(NewClosedRange("a", "m")).
+type ValueRange RowRange
+
+func (s *spec) between(r RowRange) {
+	list, err := r.spans(nil)
+	switch {
+	case err != nil:
+		s.Err = err
+	case len(list) == 0:
+		s.Empty = true
+	default:
+		s.From, s.To = list[0].lo, list[0].hi
 	}
-	list, err := RowRange(f.r).spans(nil)
-	if err != nil {
-		return fmt.Errorf("%w: column range: %w", ErrFilter, err)
-	}
-	if len(list) == 0 {
-		p.empty = true
-		return nil
-	}
-	r := cell.Range{From: append(bytes.Clone(prefix), list[0].lo...), To: cell.PrefixEnd(prefix)}
-	if list[0].hi != nil {
-		r.To = append(bytes.Clone(prefix), list[0].hi...)
-	}
-	p.columns(r)
-	return nil
 }
 
-// TimestampRange passes cells from start, included, to end, excluded; end 0 means no upper end.
-func TimestampRange(start, end Timestamp) Filter { return timeRange{start, end} }
-
-type timeRange struct{ start, end Timestamp }
-
-func (f timeRange) compile(p *program) error {
-	s := step{kind: stepTime, lo: int64(f.start), hi: int64(f.end) - 1}
-	if f.end == 0 {
-		s.hi = math.MaxInt64
-	}
-	if f.start < 0 || f.end < 0 || f.end != 0 && f.start > f.end {
-		return fmt.Errorf("%w: timestamp range [%d, %d)", ErrFilter, f.start, f.end)
-	}
-	p.steps = append(p.steps, s)
-	return nil
+// ValueBitmaskFilter passes the cells whose value is as long as mask and has all of its bits set.
+func ValueBitmaskFilter(mask []byte) Filter {
+	return &spec{Op: filter.ValueMask, From: bytes.Clone(mask)}
 }
 
-// LatestN passes the n newest versions of each column, n at least 1.
-func LatestN(n int) Filter { return latestN(n) }
-
-type latestN int
-
-func (f latestN) compile(p *program) error {
-	if f < 1 {
-		return fmt.Errorf("%w: %d versions per column, the least is 1", ErrFilter, int(f))
-	}
-	p.steps = append(p.steps, step{kind: stepVersions, n: int(f)})
-	return nil
+// RowSampleFilter passes all cells of a row with probability p, 0 < p < 1, and else none. What is chosen is a function of
+// row key and seed.
+func RowSampleFilter(p float64, seed uint64) Filter {
+	return &spec{Op: filter.RowSample, P: p, Seed: seed}
 }
 
-// ChainFilters applies filters one after the other, each to what the one before passed.
-func ChainFilters(filters ...Filter) Filter { return chain(filters) }
-
-type chain []Filter
-
-func (f chain) compile(p *program) error {
-	if len(f) == 0 {
-		return fmt.Errorf("%w: chain of no filters", ErrFilter)
+// TimestampRangeFilter passes cells from start, included, to end, excluded; end 0 means no upper end.
+func TimestampRangeFilter(start, end Timestamp) Filter {
+	s := &spec{Op: filter.Times, Lo: int64(start), Hi: int64(end) - 1}
+	if end == 0 {
+		s.Hi = math.MaxInt64
 	}
-	for i, s := range f {
-		if s == nil {
-			return fmt.Errorf("chain: filter %d of %d: %w: nil", i+1, len(f), ErrFilter)
+	if start < 0 || end < 0 || end != 0 && start > end {
+		s.Err = fmt.Errorf("[%d, %d)", start, end)
+	}
+	return s
+}
+
+// LatestNFilter passes the n newest versions of each column, n at least 1.
+func LatestNFilter(n int) Filter { return &spec{Op: filter.LatestN, N: int64(n)} }
+
+// CellsPerRowLimitFilter passes the first n cells of a row, n at least 1.
+func CellsPerRowLimitFilter(n int) Filter { return &spec{Op: filter.RowLimit, N: int64(n)} }
+
+// CellsPerRowOffsetFilter drops the first n cells of a row.
+func CellsPerRowOffsetFilter(n int) Filter { return &spec{Op: filter.RowOffset, N: int64(n)} }
+
+// StripValueFilter makes values empty, also for the filters after it. What is read for keys alone never loads values.
+func StripValueFilter() Filter { return &spec{Op: filter.StripValue} }
+
+// LabelFilter puts a label of 1..15 bytes of [-a-z0-9] on cells. A chain may have only one part with labels in it.
+func LabelFilter(label string) Filter { return &spec{Op: filter.Label, Text: label} }
+
+// FamilyPrefix, FamilyCount and FamilyAt tell filters about the table.
+func (t *rtable) FamilyPrefix(name string) ([]byte, error) {
+	f := t.Family(name)
+	if f == nil {
+		return nil, fmt.Errorf("%w: %q in table %q", ErrNoFamily, name, t.Name)
+	}
+	return cell.AppendFamilyLife(nil, f.Name, f.Life), nil
+}
+
+func (t *rtable) FamilyCount() int { return len(t.Families) }
+
+func (t *rtable) FamilyAt(i int) (name string, prefix []byte) {
+	f := &t.Families[i]
+	return f.Name, cell.AppendFamilyLife(nil, f.Name, f.Life)
+}
+
+// narrowed returns the options of an iterator for what a program looks at. Sources may leave out what is older than the
+// program asks for; what is newer only where no rule counts it.
+func (t *rtable) narrowed(p *filter.Program) cell.IterOptions {
+	o := cell.IterOptions{KeysOnly: !p.Values, MinTS: p.MinTS}
+	if p.Empty() {
+		return o
+	}
+	o.Columns = p.Cols.Hull()
+	if !p.Cols.All() {
+		o.Wanted = p.Cols
+	}
+	counts := p.MaxTS == math.MaxInt64
+	for i := range t.Families {
+		if counts && !o.KeysOnly {
+			break
 		}
-		if err := s.compile(p); err != nil {
-			return fmt.Errorf("chain: filter %d of %d: %w", i+1, len(f), err)
+		f := &t.Families[i]
+		if _, prefix := t.FamilyAt(i); !o.Columns.Whole() && len(p.Cols.Intersect(filter.Ranges{{From: prefix, To: cell.PrefixEnd(prefix)}})) == 0 {
+			continue
 		}
+		counts = counts || f.Rule.CountsVersions()
+		o.KeysOnly = o.KeysOnly && f.Fold == 0 // folding needs values
 	}
-	return nil
+	if !counts {
+		o.MaxTS = p.MaxTS
+	}
+	return o
 }
 
-// newColumn begins a column.
-func (p *program) newColumn() {
-	for i := range p.steps {
-		p.steps[i].count = 0
-	}
+// rowCells is a row whose cells can be read, any number of times; *merge.Iter is one.
+type rowCells = filter.Cells
+
+// predicate is a compiled filter of which only is asked whether any cell of a row passes.
+type predicate struct {
+	table *rtable
+	prog  filter.Program
 }
 
-// pass reports whether a version passes all steps; rest is false when no older version of the column can.
-func (p *program) pass(ts int64) (ok, rest bool) {
-	for i := range p.steps {
-		s := &p.steps[i]
-		switch s.kind {
-		case stepTime:
-			if ts < s.lo {
-				return false, false
-			}
-			if ts > s.hi {
-				return false, true
-			}
-		case stepVersions:
-			if s.count >= s.n {
-				return false, false
-			}
-			s.count++
-		}
+// compilePredicate compiles f, which may be nil, any cell, and must not have a sink in it.
+func compilePredicate(t *rtable, f Filter) (*predicate, error) {
+	if f == nil {
+		f = PassAllFilter()
 	}
-	return true, true
+	p := &predicate{table: t}
+	if err := p.prog.Compile(f.spec(), t, filter.Options{Predicate: true}); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// options says what an iterator needs to yield for p. One that yields more serves as well.
+func (p *predicate) options() cell.IterOptions { return p.table.narrowed(&p.prog) }
+
+// matches reports whether a cell of row passes. m stands on row and nothing of it has been read, or SeekCell has put it back
+// to the beginning; afterwards it is anywhere in the row.
+func (p *predicate) matches(m rowCells, row []byte) (bool, error) {
+	if p.prog.Empty() || !p.prog.Rows.Contains(row) {
+		return false, nil
+	}
+	return p.prog.Matches(m, row)
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/rowandb/rowan/cell"
@@ -66,14 +67,18 @@ func (t *rtable) group(tree uint64) *group {
 	return nil
 }
 
-// has reports whether the group has a family with columns in r.
-func (g *group) has(r cell.Range) bool {
+// has reports whether the group has a family with columns that are wanted.
+func (g *group) has(o *cell.IterOptions) bool {
 	for _, f := range g.families {
-		if (r.To == nil || string(f.From) < string(r.To)) && (f.To == nil || string(r.From) < string(f.To)) {
+		if o.Wanted == nil && meet(f, o.Columns) || slices.ContainsFunc(o.Wanted, func(w cell.Range) bool { return meet(f, w) }) {
 			return true
 		}
 	}
 	return false
+}
+
+func meet(a, b cell.Range) bool {
+	return (b.To == nil || string(a.From) < string(b.To)) && (a.To == nil || string(b.From) < string(a.To))
 }
 
 // standing are the changes of a tree that its sources may be behind.

@@ -61,7 +61,7 @@ func TestRowLargerThanAFile(t *testing.T) {
 				if k.family == "fam" && rank >= 2 {
 					continue
 				}
-				r.Cells = append(r.Cells, Cell{k.family, k.qualifier, k.ts, []byte(model[k])})
+				r.Cells = append(r.Cells, Cell{Family: k.family, Qualifier: k.qualifier, Timestamp: k.ts, Value: []byte(model[k])})
 			}
 			return show(r)
 		}

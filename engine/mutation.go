@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"time"
-	"unsafe"
 
 	"github.com/rowandb/rowan/cell"
 )
@@ -26,7 +25,8 @@ func (t Timestamp) Time() time.Time { return time.UnixMicro(int64(t)) }
 // what is written afterwards, later in the same mutation too, stays, whatever its timestamp. Not safe for concurrent use;
 // it may be applied any number of times.
 type Mutation struct {
-	ops []op
+	ops  []op
+	cond *condition // of a conditional mutation, which has no ops of its own
 }
 
 type opKind uint8
@@ -36,14 +36,15 @@ const (
 	opDeleteColumn
 	opDeleteFamily
 	opDeleteRow
+	opAdd
 )
 
 type op struct {
 	kind      opKind
 	family    string
 	qualifier string
-	ts        Timestamp // opSet
-	lo, hi    int64     // opDeleteColumn, inclusive
+	ts        Timestamp // opSet, opAdd
+	lo, hi    int64     // opDeleteColumn, inclusive; lo: the state of an opAdd
 	value     []byte
 	err       error
 }
@@ -54,16 +55,39 @@ func NewMutation() *Mutation { return &Mutation{} }
 // Reset empties the mutation and keeps its memory.
 func (m *Mutation) Reset() {
 	clear(m.ops)
-	m.ops = m.ops[:0]
+	m.ops, m.cond = m.ops[:0], nil
 }
 
-// Len is the number of changes.
-func (m *Mutation) Len() int { return len(m.ops) }
+// Len is the number of changes; of a conditional mutation, those of the longer branch.
+func (m *Mutation) Len() int {
+	if m.cond != nil {
+		return max(m.cond.branch(true).Len(), m.cond.branch(false).Len())
+	}
+	return len(m.ops)
+}
 
 // Set writes one cell, replacing the one at the same column and timestamp. value is not copied: leave it alone until the
 // mutation has been applied for the last time.
 func (m *Mutation) Set(family, qualifier string, ts Timestamp, value []byte) {
 	m.ops = append(m.ops, op{kind: opSet, family: family, qualifier: qualifier, ts: ts, value: value})
+}
+
+// AddIntToCell folds n into one cell of an aggregate family, as the family says: sum, minimum or maximum. A cell that does not
+// exist becomes n. The cell is not read: Adds of many writers never wait for a file. ts is 0 or more; ServerTime is refused,
+// because the timestamp names the cell that is folded into: choose it, for example the beginning of the hour. A family that is
+// not an aggregate gives ErrNotAggregate.
+func (m *Mutation) AddIntToCell(family, qualifier string, ts Timestamp, n int64) {
+	m.ops = append(m.ops, op{kind: opAdd, family: family, qualifier: qualifier, ts: ts, lo: n})
+}
+
+// MergeBytesToCell is AddIntToCell of a state as a read returns it: exactly 8 bytes, big-endian.
+func (m *Mutation) MergeBytesToCell(family, qualifier string, ts Timestamp, state []byte) {
+	o := op{kind: opAdd, family: family, qualifier: qualifier, ts: ts}
+	var ok bool
+	if o.lo, ok = cell.State(state); !ok {
+		o.err = fmt.Errorf("%w: it has %d bytes", ErrState, len(state))
+	}
+	m.ops = append(m.ops, o)
 }
 
 // DeleteCellsInColumn removes all versions of a column.
@@ -107,7 +131,12 @@ func (o *op) check() error {
 	if len(o.qualifier) > cell.QualifierMax {
 		return fmt.Errorf("%w: it has %d", ErrQualifier, len(o.qualifier))
 	}
-	if o.kind == opSet {
+	switch o.kind {
+	case opAdd:
+		if o.ts < 0 {
+			return fmt.Errorf("%w: %d; an Add names the cell that it folds into", ErrAddTimestamp, o.ts)
+		}
+	case opSet:
 		if o.ts < ServerTime {
 			return fmt.Errorf("%w: %d", ErrTimestamp, o.ts)
 		}
@@ -124,92 +153,3 @@ func checkRow(row string) error {
 	}
 	return nil
 }
-
-// Batch is a list of mutations of rows, over any tables of one store, that is applied as a whole or not at all. Not safe
-// for concurrent use.
-type Batch struct {
-	items []batchItem
-}
-
-type batchItem struct {
-	table *Table
-	row   string
-	mut   *Mutation
-}
-
-// NewBatch returns an empty batch.
-func NewBatch() *Batch { return &Batch{} }
-
-// Add appends a mutation of one row. The mutation must not change until the batch has been applied. Mutations of the same
-// row apply in the order in which they were added.
-func (b *Batch) Add(t *Table, row string, m *Mutation) {
-	b.items = append(b.items, batchItem{table: t, row: row, mut: m})
-}
-
-// Len is the number of mutations.
-func (b *Batch) Len() int { return len(b.items) }
-
-// Reset empties the batch and keeps its memory.
-func (b *Batch) Reset() {
-	clear(b.items)
-	b.items = b.items[:0]
-}
-
-// check is everything about a batch that needs no schema.
-func (b *Batch) check(db *DB) error {
-	if b == nil {
-		return ErrNilBatch
-	}
-	count, size := 0, int64(0)
-	for i := range b.items {
-		it := &b.items[i]
-		if err := it.check(db); err != nil {
-			return b.place(i, err)
-		}
-		for j := range it.mut.ops {
-			o := &it.mut.ops[j]
-			if err := o.check(); err != nil {
-				return b.place(i, fmt.Errorf("change %d of %d: %w", j+1, len(it.mut.ops), err))
-			}
-			size += int64(len(o.family)+len(o.qualifier)+len(o.value)) + entryOverhead
-		}
-		size += int64(len(it.row))
-		count += len(it.mut.ops)
-	}
-	if count > BatchCellsMax {
-		return fmt.Errorf("%w: %d, the most is %d", ErrBatchTooLong, count, BatchCellsMax)
-	}
-	if size > BatchBytesMax {
-		return fmt.Errorf("%w: %d, the most is %d", ErrBatchTooBig, size, BatchBytesMax)
-	}
-	return nil
-}
-
-// entryOverhead bounds what one change adds to the log beside its names and value: operation, lengths, life, timestamps,
-// and the pin that a delete of single versions may bring along.
-const entryOverhead = 64
-
-func (it *batchItem) check(db *DB) error {
-	switch {
-	case it.mut == nil:
-		return ErrNilMutation
-	case it.table == nil || it.table.db != db:
-		return fmt.Errorf("%w: the mutation names no table of this store", ErrNoTable)
-	}
-	return checkRow(it.row)
-}
-
-// place says which mutation an error is about, where there are several.
-func (b *Batch) place(i int, err error) error {
-	row := b.items[i].row
-	if len(row) > 80 {
-		row = row[:80] + "..."
-	}
-	if len(b.items) == 1 {
-		return fmt.Errorf("row %q: %w", row, err)
-	}
-	return fmt.Errorf("mutation %d of %d, row %q: %w", i+1, len(b.items), row, err)
-}
-
-// bytesOf is s as bytes that must not be changed.
-func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

@@ -344,6 +344,11 @@ func (db *DB) replay(st *state, b []byte) (last uint64, err error) {
 		m.grow(size, 1)
 		applied++
 		return m
+	}, func(tree uint64, col []byte) cell.Fold {
+		if t := st.tableOf(tree); t != nil {
+			return t.families.Fold(col)
+		}
+		return cell.FoldNone
 	})
 	if applied > 0 {
 		db.stats.replayedBatches.Add(1)

@@ -1,14 +1,13 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"iter"
 	"sync"
-	"unsafe"
 
 	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/engine/internal/filter"
 	"github.com/rowandb/rowan/engine/internal/merge"
 	"github.com/rowandb/rowan/io/mapped"
 )
@@ -19,6 +18,7 @@ type Cell struct {
 	Qualifier string
 	Timestamp Timestamp
 	Value     []byte
+	Labels    []string // that LabelFilter put on it
 }
 
 // Row is a row with its cells in order: family and qualifier ascending, timestamp descending. A row without cells does not
@@ -46,6 +46,7 @@ type BorrowedCell struct {
 	Qualifier []byte
 	Timestamp Timestamp
 	Value     []byte
+	Labels    []string // that LabelFilter put on it
 }
 
 // ReadOption changes a read.
@@ -57,6 +58,7 @@ type readOptions struct {
 	reverse bool
 	raw     bool
 	snap    *Snapshot
+	page    pageOptions
 	err     error
 }
 
@@ -104,16 +106,20 @@ func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (ou
 	}
 	defer rd.end()
 	defer mapped.Leave(mapped.Enter(), &err)
-	if rd.prog.empty {
+	key := bytesOf(row)
+	if rd.filtered && (rd.prog.Empty() || !rd.prog.Rows.Contains(key)) || !rd.opts.reaches(key) {
+		rd.ended(Position{})
 		return out, nil
 	}
-	m, err := rd.point(bytesOf(row), rd.iterOptions(false), rd.config())
+	m, err := rd.point(key, rd.iterOptions(false), rd.config())
 	if err != nil {
 		return out, err
 	}
 	defer closeInto(m, &err)
 	rd.db.stats.rowReads.Add(1)
-	out.Cells, err = rd.row(m)
+	if out.Cells, err = rd.row(m, key); err == nil {
+		rd.ended(rd.page.endOf(key))
+	}
 	return out, err
 }
 
@@ -163,31 +169,30 @@ func (t *Table) ReadCellsBorrowed(ctx context.Context, set RowSet, fn func(Borro
 		return err
 	}
 	defer rd.end()
+	out := &rd.cellOut
+	out.rd, out.fn = rd, fn
 	return rd.each(ctx, set, func(m *merge.Iter) (any, more bool, err error) {
 		defer mapped.Leave(mapped.Enter(), &err)
-		more = true
-		row := m.Row()
-		err = rd.cells(m, func(c *cell.Cell) (bool, error) {
-			f, _, q, err := cell.SplitColumn(c.Col)
-			if err != nil {
-				return false, err
-			}
-			any = true
-			more = fn(BorrowedCell{Row: row, Family: f, Qualifier: q, Timestamp: Timestamp(c.TS), Value: c.Value})
-			return more, nil
-		})
-		return any, more, err
+		out.begin(m.Row())
+		more, err = rd.cells(m, out.cell.Row, out)
+		if err == nil {
+			err = out.err
+		}
+		return out.any, more, err
 	})
 }
 
 // reader is one call's read.
 type reader struct {
 	reading
-	opts readOptions
-	prog program
-	asOf int64
-	buf  []cell.Cell
-	last []byte // current column, for filters
+	opts     readOptions
+	filtered bool // prog is the filter
+	prog     filter.Program
+	page     page
+	asOf     int64
+	buf      []cell.Cell
+	rowOut   rowOutput
+	cellOut  cellOutput
 }
 
 // begin checks the options, pins a state and compiles the filter. Balanced by end.
@@ -200,6 +205,7 @@ func (t *Table) begin(ctx context.Context, opts []ReadOption) (*reader, error) {
 		}
 		o.apply(&rd.opts)
 	}
+	rd.flat = rd.opts.raw
 	if err := rd.opts.err; err != nil {
 		rd.recycle()
 		return nil, err
@@ -214,13 +220,14 @@ func (t *Table) begin(ctx context.Context, opts []ReadOption) (*reader, error) {
 		rd.end()
 		return nil, err
 	}
-	rd.prog.table = rd.table
-	if rd.opts.filter != nil {
-		if err := rd.opts.filter.compile(&rd.prog); err != nil {
+	if f := rd.opts.filter; f != nil {
+		rd.filtered = true
+		if err := rd.prog.Compile(f.spec(), rd.table, filter.Options{Clipped: true}); err != nil {
 			rd.end()
 			return nil, err
 		}
 	}
+	rd.page.begin(&rd.opts.page)
 	return rd, nil
 }
 
@@ -256,12 +263,22 @@ var readers = sync.Pool{New: func() any { return &reader{buf: make([]cell.Cell, 
 // recycle forgets everything but the scratch.
 func (rd *reader) recycle() {
 	clear(rd.buf[:cap(rd.buf)]) // it points into blocks
-	*rd = reader{buf: rd.buf[:0], last: rd.last[:0], prog: program{steps: rd.prog.steps[:0]}}
+	if rd.filtered {
+		rd.prog.Forget()
+	}
+	rd.reading, rd.opts, rd.filtered, rd.asOf = reading{}, readOptions{}, false, 0
+	rd.buf, rd.page = rd.buf[:0], page{col: rd.page.col[:0]}
+	rd.rowOut, rd.cellOut = rowOutput{}, cellOutput{}
 	readers.Put(rd)
 }
 
 func (rd *reader) iterOptions(scan bool) cell.IterOptions {
-	return cell.IterOptions{Columns: rd.prog.cols, NoFill: scan}
+	if !rd.filtered {
+		return cell.IterOptions{NoFill: scan}
+	}
+	o := rd.table.narrowed(&rd.prog)
+	o.NoFill = scan
+	return o
 }
 
 func (rd *reader) config() merge.Config {
@@ -274,7 +291,15 @@ func (rd *reader) each(ctx context.Context, set RowSet, fn func(m *merge.Iter) (
 	if err != nil {
 		return err
 	}
-	if rd.prog.empty || len(spans) == 0 {
+	spans = rd.opts.behind(spans)
+	if rd.filtered {
+		if rd.prog.Empty() {
+			spans = nil
+		}
+		spans = within(spans, rd.prog.Rows)
+	}
+	if len(spans) == 0 {
+		rd.ended(Position{})
 		return nil
 	}
 	m := rd.scan(rd.iterOptions(true), rd.config())
@@ -295,20 +320,31 @@ func (rd *reader) each(ctx context.Context, set RowSet, fn func(m *merge.Iter) (
 				return ErrClosed
 			}
 			found, more, err := fn(m)
-			if err != nil || !more {
+			if err != nil {
 				return err
 			}
 			if found && rd.opts.limit > 0 {
-				if left--; left == 0 {
-					return nil
-				}
+				left--
+				more = more && left > 0
+			}
+			if !more || rd.page.full {
+				rd.ended(rd.page.endOf(m.Row()))
+				return nil
 			}
 		}
 		if err != nil {
 			return err
 		}
 	}
+	rd.ended(Position{})
 	return nil
+}
+
+// ended tells the caller where the read ended.
+func (rd *reader) ended(p Position) {
+	if next := rd.opts.page.next; next != nil {
+		*next = p
+	}
 }
 
 func (rd *reader) seek(m *merge.Iter, s span) bool {
@@ -334,78 +370,42 @@ func (rd *reader) move(m *merge.Iter, step func() bool) (ok bool, err error) {
 
 func (rd *reader) guardedRow(m *merge.Iter) (cells []Cell, err error) {
 	defer mapped.Leave(mapped.Enter(), &err)
-	return rd.row(m)
+	return rd.row(m, m.Row())
 }
 
-// cells calls fn for each cell of the current row that passes the filter.
-func (rd *reader) cells(m *merge.Iter, fn func(*cell.Cell) (bool, error)) error {
-	p := &rd.prog
-	rd.last = rd.last[:0]
-	rest := true
+// cells sends each cell of the current row that passes the filter, and was not returned before, to out.
+func (rd *reader) cells(m *merge.Iter, row []byte, out filter.Output) (more bool, err error) {
+	start := rd.enter(row)
+	if rd.filtered {
+		return rd.prog.Run(m, row, start, out)
+	}
+	if start.Col != nil {
+		m.SeekCell(start.Col, start.TS)
+	}
 	for {
 		rd.buf = m.Cells(rd.buf[:0])
 		if len(rd.buf) == 0 {
-			return m.Err()
+			return true, m.Err()
 		}
 		for i := range rd.buf {
-			c := &rd.buf[i]
-			if len(p.steps) > 0 {
-				if !bytes.Equal(c.Col, rd.last) {
-					rd.last = append(rd.last[:0], c.Col...)
-					rest = true
-					p.newColumn()
-				}
-				if !rest {
-					continue
-				}
-				var ok bool
-				if ok, rest = p.pass(c.TS); !ok {
-					continue
-				}
-			}
-			if more, err := fn(c); err != nil || !more {
-				return err
+			if !out.Put(&rd.buf[i], false, "") {
+				return false, nil
 			}
 		}
 	}
 }
 
-// row copies the current row's cells out. All strings and values of a row share one allocation, but for a few.
-func (rd *reader) row(m *merge.Iter) ([]Cell, error) {
-	var out []Cell
-	var data []byte
-	size := int64(0)
-	err := rd.cells(m, func(c *cell.Cell) (bool, error) {
-		f, life, q, err := cell.SplitColumn(c.Col)
-		if err != nil {
-			return false, err
-		}
-		name := ""
-		if fam := rd.table.Family(unsafe.String(&f[0], len(f))); fam != nil && fam.Life == life {
-			name = fam.Name
-		} else {
-			name = string(f)
-		}
-		n := len(q) + len(c.Value)
-		if size += int64(n); size > rd.db.opts.RowBytesMax {
-			return false, fmt.Errorf("%w: row %.80q has more than %d bytes", ErrRowTooLarge, m.Row(), rd.db.opts.RowBytesMax)
-		}
-		if cap(data)-len(data) < n {
-			data = make([]byte, 0, max(n, min(2*cap(data), 64<<10), 64)) // earlier cells keep the earlier piece
-		}
-		at := len(data)
-		data = append(append(data, q...), c.Value...)
-		e := Cell{Family: name, Timestamp: Timestamp(c.TS), Value: data[at+len(q) : at+n : at+n]}
-		if len(q) > 0 {
-			e.Qualifier = unsafe.String(&data[at], len(q))
-		}
-		out = append(out, e)
-		return true, nil
-	})
-	if err != nil {
+// row copies the current row's cells out.
+func (rd *reader) row(m *merge.Iter, row []byte) ([]Cell, error) {
+	o := &rd.rowOut
+	*o = rowOutput{rd: rd, row: row}
+	if _, err := rd.cells(m, row, o); err != nil {
 		return nil, err
 	}
-	return out, nil
+	if o.err != nil {
+		return nil, o.err
+	}
+	return o.out, nil
 }
 
 func closeInto(c interface{ Close() error }, err *error) {

@@ -15,7 +15,8 @@ type reading struct {
 	st    *state
 	table *rtable
 	seq   uint64
-	flat  bool // show what is stored, past the rules that old sources follow for good
+	own   *overlay // of a batch that reads; the newest source
+	flat  bool     // show what is stored, past the rules that old sources follow for good
 }
 
 // scan returns all sources of the table that may hold columns of o, newest first, joined.
@@ -26,7 +27,7 @@ func (r *reading) scan(o cell.IterOptions, cfg merge.Config) *merge.Iter {
 	var src []cell.Iter
 	var ends []int
 	for i := range r.table.groups {
-		if g := &r.table.groups[i]; g.has(o.Columns) {
+		if g := &r.table.groups[i]; g.has(&o) {
 			src = r.sources(src, g, o)
 			ends = append(ends, len(src))
 		}
@@ -41,6 +42,7 @@ func (r *reading) sources(src []cell.Iter, g *group, o cell.IterOptions) []cell.
 	if len(g.layers) == 0 || r.flat {
 		return r.flatSources(src, g, o, noClass)
 	}
+	o.MaxTS = 0           // the old rule may count what is newer
 	var older []cell.Iter // what is behind the layers so far, as at most one source
 	for i := range g.layers {
 		in := append(r.flatSources(nil, g, o, i), older...)
@@ -102,7 +104,7 @@ func (r *reading) point(row []byte, o cell.IterOptions, cfg merge.Config) (_ *me
 	var ends []int
 	for i := range r.table.groups {
 		g := &r.table.groups[i]
-		if len(r.table.groups) > 1 && !g.has(o.Columns) {
+		if len(r.table.groups) > 1 && !g.has(&o) {
 			continue
 		}
 		if src, err = r.pointSources(src, g, row, o); err != nil {
@@ -128,6 +130,7 @@ func (r *reading) pointSources(src []cell.Iter, g *group, row []byte, o cell.Ite
 	if len(g.layers) == 0 || r.flat {
 		return r.pointFlat(src, g, row, o, noClass)
 	}
+	o.MaxTS = 0 // as in sources
 	var older []cell.Iter
 	for i := range g.layers {
 		in, err := r.pointFlat(nil, g, row, o, i)
@@ -147,6 +150,13 @@ func (r *reading) pointSources(src []cell.Iter, g *group, row []byte, o cell.Ite
 
 // pointFlat appends the sources of a tree of one class that have row.
 func (r *reading) pointFlat(src []cell.Iter, g *group, row []byte, o cell.IterOptions, class int) (_ []cell.Iter, err error) {
+	if own := r.own.of(g.tree); own != nil && class >= len(g.layers) {
+		if it := own.NewIter(everything, o); it.SeekExact(row) {
+			src = append(src, it)
+		} else {
+			it.Close()
+		}
+	}
 	mems := r.st.trees[g.tree]
 	for i := len(mems.sealed); i >= 0; i-- {
 		m := mems.active

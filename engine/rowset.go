@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/engine/internal/filter"
 )
 
 // RowSet says which rows a read is about: a row, a list of rows, a range, or any union of these with Rows. The zero
@@ -166,4 +167,16 @@ func spansOf(set RowSet) ([]span, error) {
 		out = append(out, s)
 	}
 	return out, nil
+}
+
+// within returns what of list lies in rows.
+func within(list []span, rows filter.Ranges) []span {
+	if rows.All() {
+		return list
+	}
+	r := make([]span, len(rows))
+	for i, x := range rows {
+		r[i] = span{x.From, x.To}
+	}
+	return intersect(list, r)
 }

@@ -27,7 +27,7 @@ func TestServerTimeStamps(t *testing.T) {
 			m.Set("f", "a", ServerTime, nil)
 			m.Set("f", "b", ServerTime, nil)
 		})))
-		r, err := tb.ReadRow(ctx, "r", RowFilter(LatestN(1)))
+		r, err := tb.ReadRow(ctx, "r", RowFilter(LatestNFilter(1)))
 		s.must(err)
 		if len(r.Cells) != 2 || r.Cells[0].Timestamp != r.Cells[1].Timestamp || r.Cells[0].Timestamp <= last {
 			t.Fatalf("round %d: %s after %d", i, show(r), last)
@@ -36,7 +36,7 @@ func TestServerTimeStamps(t *testing.T) {
 	}
 	s.now = s.now.Add(100 * time.Hour)
 	s.must(tb.Apply(ctx, "r", set("f", "a", ServerTime, "")))
-	r, err := tb.ReadRow(ctx, "r", RowFilter(ChainFilters(ColumnExact("f", "a"), LatestN(1))))
+	r, err := tb.ReadRow(ctx, "r", RowFilter(ChainFilters(ColumnExact("f", "a"), LatestNFilter(1))))
 	s.must(err)
 	if r.Cells[0].Timestamp != Time(s.now) {
 		t.Fatalf("%s, the clock says %d", show(r), Time(s.now))

@@ -153,20 +153,20 @@ func options(r Read) (opts []engine.ReadOption) {
 	case r.Column && r.Qualifiers.StartAt == 's':
 		chain = append(chain, engine.ColumnExact(r.Family, r.Qualifiers.Start))
 	case r.Column:
-		chain = append(chain, engine.ColumnRange(r.Family, engine.QualifierRange(rowRange(r.Qualifiers))))
+		chain = append(chain, engine.ColumnRangeFilter(r.Family, engine.QualifierRange(rowRange(r.Qualifiers))))
 	case r.Family != "":
 		chain = append(chain, engine.FamilyExact(r.Family))
 	}
 	latest := func() {
 		if r.Latest > 0 {
-			chain = append(chain, engine.LatestN(r.Latest))
+			chain = append(chain, engine.LatestNFilter(r.Latest))
 		}
 	}
 	if !r.LatestLast {
 		latest()
 	}
 	if r.Times {
-		chain = append(chain, engine.TimestampRange(engine.Timestamp(r.From), engine.Timestamp(r.To)))
+		chain = append(chain, engine.TimestampRangeFilter(engine.Timestamp(r.From), engine.Timestamp(r.To)))
 	}
 	if r.LatestLast {
 		latest()

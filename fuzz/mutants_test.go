@@ -29,12 +29,12 @@ var mutants = []mutant{
 	{"older L0 files preferred by point reads", "engine/reading.go", "r.pointRun(src, tree.Sub[i], row, hash, o)", "r.pointRun(src, tree.Sub[len(tree.Sub)-1-i], row, hash, o)"},
 	{"deletes of a newer source ignored", "engine/internal/merge/row.go", "if r.shade && win > 0 && r.shaded(win, c) {", "if r.shade && win > 1 && r.shaded(win, c) {"},
 	{"older copy of a cell shown too", "engine/internal/merge/row.go", "case d == 0: // an older copy", "case d == 0 && i == 1: // an older copy"},
-	{"no pin for a hole", "engine/write.go", "if pin >= 0 {", "if pin >= 0 && false {"},
+	{"no pin for a hole", "engine/evaluate.go", "if pin >= 0 {", "if pin >= 0 && false {"},
 	{"newer sources not asked for holes", "engine/internal/merge/collect.go", "g.byAge = !ok", "g.byAge = ok && !ok"},
 	{"replay again what is in files", "engine/open.go", "if seq <= t.FlushedThrough {\n\t\t\treturn nil", "if seq <= t.FlushedThrough && seq%3 != 0 {\n\t\t\treturn nil"},
 	{"replay skips one too many", "engine/open.go", "if seq <= t.FlushedThrough {\n\t\t\treturn nil", "if seq <= t.FlushedThrough+1 {\n\t\t\treturn nil"},
 	{"drop ignored", "engine/schema.go", "DropTables: []uint64{t.ID}", "DropTables: nil"},
-	{"sync not waited for", "engine/write.go", "if err := db.log.Wait(ctx, seq); err != nil {\n\t\treturn fmt.Errorf(\"%w: the batch is in", "if err := db.log.Wait(ctx, 0); err != nil {\n\t\treturn fmt.Errorf(\"%w: the batch is in"},
+	{"sync not waited for", "engine/apply.go", "if err := db.log.Wait(ctx, seq); err != nil {\n\t\treturn fmt.Errorf(\"%w: the batch is in", "if err := db.log.Wait(ctx, 0); err != nil {\n\t\treturn fmt.Errorf(\"%w: the batch is in"},
 	{"flush ahead of the log", "engine/flush.go", "db.log.Wait(context.Background(), m.last)", "db.log.Wait(context.Background(), 0)"},
 	{"directory of new files not synced", "engine/flush.go", "if err = db.fs.SyncDir(db.dir); err != nil {", "if err = error(nil); err != nil {"},
 	{"snapshot shows the present", "engine/snapshot.go", "rd.seq = min(s.seq, rd.db.visible())", "rd.seq = rd.db.visible()"},
@@ -42,7 +42,7 @@ var mutants = []mutant{
 	{"overwritten cell shown in the memtable", "engine/internal/memtable/iter_cells.go", "p != nil && p.ts == e.ts &&", "p != nil && p.ts == e.ts && p == e &&"},
 	{"row delete hides later cells of the memtable", "engine/internal/memtable/iter_cells.go", "r.seq > e.seq && r.Contains(col)", "r.seq > 0 && r.Contains(col)"},
 	{"reverse scan skips a row", "engine/internal/memtable/iter.go", "at = s.find(&k, true) - 1", "at = s.find(&k, true) - 2"},
-	{"batch half refused", "engine/write.go", "return b.place(i, fmt.Errorf(\"change %d of %d: %w\", j+1, len(it.mut.ops), err))\n\t\t\t}\n\t\t}\n\t}\n\tif n :=", "break\n\t\t\t}\n\t\t}\n\t}\n\tif n :="},
+	{"batch half refused", "engine/evaluate.go", "return placeOp(j, len(m.ops), err)\n", "break\n"},
 }
 
 var mutantFlag = flag.String("mutant", "", "run only the mutants whose name has this in it; \"none\" for none")

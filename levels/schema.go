@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/gc"
 )
 
@@ -41,15 +42,14 @@ type Family struct {
 	Fold Fold
 }
 
-// Fold is how the entries of one (row, column, timestamp) of an aggregate family become one value. The numbers are part of
-// format 1.
-type Fold uint8
+// Fold is how the entries of one (row, column, timestamp) of an aggregate family become one value.
+type Fold = cell.Fold
 
 const (
-	FoldNone Fold = 0 // not an aggregate family
-	FoldSum  Fold = 1 // int64, 8 bytes big-endian; overflow wraps
-	FoldMin  Fold = 2
-	FoldMax  Fold = 3
+	FoldNone = cell.FoldNone
+	FoldSum  = cell.FoldSum
+	FoldMin  = cell.FoldMin
+	FoldMax  = cell.FoldMax
 )
 
 // TableOptions are the per-table choices that shape its files. Zero values mean the defaults of package sstable.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -497,7 +498,7 @@ func TestPropertiesCount(t *testing.T) {
 		cs = append(cs, cell.Cell{Col: col, TS: int64(100 - v), Value: []byte("12345"), Kind: cell.KindSet})
 	}
 	cs = append(cs, oneCell("r", 7, "")...)
-	g := cell.Cell{Col: []byte("g\x00\x05"), TS: 3, Value: []byte("x"), Kind: cell.KindMerge}
+	g := cell.Cell{Col: []byte("g\x00\x05"), TS: 3, Value: []byte("a state!"), Kind: cell.KindMerge}
 	_, p := write(t, refTable{{key: []byte("row"), cells: append(cs, g)}}, WriterOptions{ID: 1, BlockSize: 512})
 	f := p.Families[0]
 	if p.Cells != 12 || p.MinTS != 3 || p.MaxTS != 100 || len(p.Families) != 2 || f.Name != "f" || f.Life != 1 || f.Cells != 11 || f.MinTS != 7 || f.MaxTS != 100 {
@@ -506,11 +507,19 @@ func TestPropertiesCount(t *testing.T) {
 	if f.Beyond != [4]uint64{9, 8, 6, 2} {
 		t.Errorf("beyond ranks 1, 2, 4, 8: %v", f.Beyond)
 	}
-	if want := uint64(10*(3+4+8+5) + 3 + 4 + 8); f.Bytes != want || p.LogicalBytes != want+3+3+8+1 {
+	if want := uint64(10*(3+4+8+5) + 3 + 4 + 8); f.Bytes != want || p.LogicalBytes != want+3+3+8+8 {
 		t.Errorf("%d and %d logical bytes", f.Bytes, p.LogicalBytes)
 	}
 	if p.Families[1].Name != "g" || p.Families[1].Life != 5 {
 		t.Errorf("%+v", p.Families[1])
+	}
+}
+
+func TestAddOfAWrongSizeIsDamage(t *testing.T) {
+	c := cell.Cell{Col: []byte("g\x00\x01"), TS: 3, Value: []byte("seven b"), Kind: cell.KindMerge}
+	f, _ := write(t, refTable{{key: []byte("row"), cells: []cell.Cell{c}}}, WriterOptions{ID: 1})
+	if err := openAndVerify(f, Mapped); !errors.Is(err, damage.Err) || !strings.Contains(err.Error(), "an Add of 7 bytes") {
+		t.Errorf("error %v", err)
 	}
 }
 

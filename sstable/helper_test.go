@@ -2,6 +2,7 @@ package sstable
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -230,7 +231,7 @@ func randTable(r *rand.Rand, s shape) refTable {
 			for _, v := range order {
 				c := cell.Cell{Col: []byte(c), TS: v, Kind: cell.KindSet, Value: randValue(r, s)}
 				if s.kinds && r.IntN(5) == 0 {
-					c.Kind = cell.KindMerge
+					c.Kind, c.Value = cell.KindMerge, binary.BigEndian.AppendUint64(nil, r.Uint64())
 				}
 				row.cells = append(row.cells, c)
 			}

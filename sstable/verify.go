@@ -284,6 +284,9 @@ func (v *verifier) entry(ln *lane, c *cell.Cell, fams []uint32, set *uint64, bad
 		if c.Kind < cell.KindSet || c.Kind > cell.KindBlob {
 			return bad("row %q: cell of kind %d", clip(v.row), c.Kind)
 		}
+		if c.Kind == cell.KindMerge && len(c.Value) != cell.StateLen {
+			return bad("row %q, column %q at %d: an Add of %d bytes, a state has %d", clip(v.row), clip(c.Col), c.TS, len(c.Value), cell.StateLen)
+		}
 		f := &fams[c.Code]
 		if *f == math.MaxUint32 {
 			n, err := v.stats.family(c.Col)

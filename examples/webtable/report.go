@@ -45,7 +45,7 @@ func (r *report) print(ctx context.Context, db *engine.DB) error {
 	fmt.Printf("collected: %d versions beyond two, %d entries past their age; none is left on disk\n", r.excess, r.expired)
 
 	fmt.Println("\npackages under net/http:")
-	keys := engine.RowFilter(engine.ChainFilters(engine.FamilyExact("meta"), engine.LatestN(1)))
+	keys := engine.RowFilter(engine.ChainFilters(engine.FamilyExact("meta"), engine.LatestNFilter(1)))
 	for row, err := range t.Rows(ctx, engine.PrefixRange("net/http"), keys, engine.LimitRows(12)) {
 		if err != nil {
 			return err

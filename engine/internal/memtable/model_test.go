@@ -26,7 +26,25 @@ func (m *model) add(row string, c change) {
 		i := sort.SearchStrings(m.keys, row)
 		m.keys = slices.Insert(m.keys, i, row)
 	}
+	if c.fold != cell.FoldNone {
+		c.val = m.folded(row, c)
+	}
 	m.rows[row] = append(m.rows[row], c)
+}
+
+// folded is what Add c makes of the cell: going back, the first change of the cell decides.
+func (m *model) folded(row string, c change) []byte {
+	for _, old := range slices.Backward(m.rows[row]) {
+		switch {
+		case old.kind == kindRangeUp && bytes.Compare(old.col, c.col) <= 0,
+			old.kind == kindRange && bytes.Compare(old.col, c.col) <= 0 && bytes.Compare(c.col, old.val) < 0,
+			old.kind == kindDelete && bytes.Equal(old.col, c.col) && loOf(old) <= c.ts && c.ts <= old.ts:
+			return c.val
+		case old.kind == cell.KindMerge && bytes.Equal(old.col, c.col) && old.ts == c.ts:
+			return be8(c.fold.Join(stateOf(c), stateOf(old)))
+		}
+	}
+	return c.val
 }
 
 type rowView struct {
@@ -122,6 +140,17 @@ func (m *model) visible(seq uint64) []string {
 	return out
 }
 
+func stateOf(c change) int64 {
+	n, _ := cell.State(c.val)
+	return n
+}
+
+func be8(n int64) []byte {
+	p := make([]byte, cell.StateLen)
+	cell.PutState(p, n)
+	return p
+}
+
 func le8(v int64) []byte {
 	p := make([]byte, 8)
 	for i := range p {
@@ -140,6 +169,8 @@ func (m *model) apply(t testing.TB, tab *Table, row string, c change) {
 		err = tab.DeleteRange([]byte(row), cell.Range{From: c.col, To: c.val}, c.seq)
 	case kindRangeUp:
 		err = tab.DeleteRange([]byte(row), cell.Range{From: c.col}, c.seq)
+	case cell.KindMerge:
+		err = tab.Add([]byte(row), c.col, c.ts, c.fold, stateOf(c), c.seq)
 	default:
 		err = tab.Set([]byte(row), c.col, c.ts, c.kind, c.val, c.seq)
 	}
@@ -197,6 +228,7 @@ type shape struct {
 }
 
 var shapes = []shape{
+	{name: "few rows of many Adds", rows: 3, ops: 3000, cols: 16, stamps: 5, deletes: 30},
 	{name: "few rows of many versions", rows: 3, ops: 3000, cols: 5, stamps: 12, deletes: 30},
 	{name: "one wide row", rows: 1, ops: 4000, cols: 1500, stamps: 3, deletes: 10},
 	{name: "one row of one column", rows: 1, ops: 2000, cols: 1, stamps: 3000, deletes: 5},
@@ -219,13 +251,14 @@ func (s shape) row(i int) string {
 	return fmt.Sprintf("%s%d", s.prefix, int64(i)*2654435761%1000003)
 }
 
-func (s shape) col(r *rand.Rand) []byte {
-	i := r.IntN(s.cols)
-	return fmt.Appendf(nil, "fam\x00\x01%0*d", i%5, i)
-}
+func (s shape) col(r *rand.Rand) []byte { return colOf(r.IntN(s.cols)) }
+
+// colOf is the i-th column; every fourth one takes Adds.
+func colOf(i int) []byte { return fmt.Appendf(nil, "fam\x00\x01%0*d", i%5, i) }
 
 func (s shape) change(r *rand.Rand, seq uint64) change {
-	c := change{seq: seq, col: s.col(r)}
+	n := r.IntN(s.cols)
+	c := change{seq: seq, col: colOf(n)}
 	ts := func() int64 {
 		switch r.IntN(20) {
 		case 0:
@@ -239,7 +272,10 @@ func (s shape) change(r *rand.Rand, seq uint64) change {
 	case p >= s.deletes:
 		c.kind, c.ts, c.val = cell.KindSet, ts(), fmt.Appendf(nil, "v%d", seq)
 		if r.IntN(50) == 0 {
-			c.kind, c.val = cell.KindMerge, nil
+			c.kind, c.val = cell.KindBlob, nil
+		}
+		if n%4 == 3 {
+			c.kind, c.fold, c.val = cell.KindMerge, cell.Fold(1+n/4%3), be8(int64(r.IntN(2000)-1000))
 		}
 	case p < s.deletes/20:
 		c.kind, c.col = kindRangeUp, nil
@@ -431,10 +467,7 @@ func (m *model) checkColumns(t testing.TB, it *Iter, row string, seq uint64, o c
 
 func (m *model) cells(row string, seq uint64, o cell.IterOptions, from []byte, ts int64) []string {
 	out := []string{}
-	one := &model{}
-	for _, c := range m.rows[row] {
-		one.add(row, c)
-	}
+	one := &model{rows: map[string][]change{row: m.rows[row]}}
 	// Resolve first, then cut: walk the resolved cells by reading the model's changes again.
 	alive := map[string]change{}
 	for _, c := range one.rows[row] {

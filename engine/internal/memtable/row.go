@@ -114,13 +114,14 @@ func (e *entry) rng() cell.Range {
 	return r
 }
 
-// change is one call of Set, Delete or DeleteRange.
+// change is one call of Set, Add, Delete or DeleteRange.
 type change struct {
 	seq  uint64
 	ts   int64
 	col  []byte
 	val  []byte
 	kind cell.Kind
+	fold cell.Fold // of an Add
 }
 
 func (c *change) size() int { return entryHead + len(c.col) + len(c.val) }

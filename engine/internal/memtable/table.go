@@ -120,13 +120,31 @@ func (t *Table) Set(rowKey, col []byte, ts int64, kind cell.Kind, value []byte, 
 		return fmt.Errorf("memtable: %w: %d", cell.ErrTimestamp, ts)
 	case len(value) > cell.ValueMax:
 		return fmt.Errorf("memtable: %w: %d bytes", cell.ErrValue, len(value))
-	case kind >= kindDelete:
-		return fmt.Errorf("memtable: unknown kind %d", kind)
+	case kind >= kindDelete || kind == cell.KindMerge && len(value) != cell.StateLen:
+		return fmt.Errorf("memtable: cell of kind %d with %d bytes", kind, len(value))
 	}
 	if err := checkColumn(col); err != nil {
 		return err
 	}
 	return t.apply(rowKey, change{seq: seq, ts: ts, col: col, val: value, kind: kind})
+}
+
+// Add folds a state into a cell of an aggregate family: with the table's newest entry of the same column and timestamp, if
+// that is a state and no delete that is newer than it covers it. So the newest entry as of a sequence is the fold as of that
+// sequence of what came after the last delete, and what older sources hold folds with it unless the table's deletes cover
+// that. ts is not negative.
+func (t *Table) Add(rowKey, col []byte, ts int64, fold cell.Fold, state int64, seq uint64) error {
+	if ts < 0 {
+		return fmt.Errorf("memtable: %w: %d", cell.ErrTimestamp, ts)
+	}
+	if err := checkColumn(col); err != nil {
+		return err
+	}
+	c := change{seq: seq, ts: ts, col: col, kind: cell.KindMerge, fold: fold}
+	var value [cell.StateLen]byte
+	cell.PutState(value[:], state)
+	c.val = value[:]
+	return t.apply(rowKey, c)
 }
 
 // Delete deletes the versions of one column in a time range.
@@ -244,6 +262,9 @@ func (t *Table) write(w *writer, rowKey []byte, c *change) error {
 	}
 	r := t.row(ref)
 	r.latch()
+	if c.fold != cell.FoldNone {
+		t.fold(r, c, eref)
+	}
 	err := t.addEntry(w, r, c, eref)
 	r.unlatch()
 	return err

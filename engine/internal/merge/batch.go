@@ -16,6 +16,7 @@ const batchCells = 2048
 // unless Err says that it failed. The batch is valid until the next move. Values have spare capacity that is not theirs.
 func (m *Iter) Batch(out *cell.Batch) bool {
 	out.Reset()
+	m.row.folds.reuse()
 	if m.back || !m.ok || m.fail != nil {
 		return false
 	}
@@ -177,7 +178,7 @@ func (m *Iter) emit(out *cell.Batch, src []*rowSource) bool {
 			out.Cells = m.row.Cells(out.Cells)
 			more = len(out.Cells) > n
 		}
-		if m.fail = m.row.gc.err; m.fail != nil {
+		if m.fail = m.row.refused(); m.fail != nil {
 			return false
 		}
 		cells = out.Cells[start:len(out.Cells):len(out.Cells)]

@@ -45,7 +45,11 @@ func file(t *testing.T, r *rand.Rand, fs vfs.FS, num, rows int, deletes bool) *s
 		for c := range n {
 			col := cell.AppendColumn(nil, []string{"f", "g"}[c*2/n], uint64(c*2/n+1), fmt.Sprintf("%03d", c))
 			for ts := int64(1 + r.IntN(5)); ts > 0; ts -= int64(1 + r.IntN(2)) {
-				cs = append(cs, cell.Cell{Col: col, TS: ts, Value: bytes.Repeat([]byte{byte(num)}, r.IntN(30)), Kind: cell.KindSet})
+				x := cell.Cell{Col: col, TS: ts, Value: bytes.Repeat([]byte{byte(num)}, r.IntN(30)), Kind: cell.KindSet}
+				if col[0] == 'g' {
+					x.Kind, x.Value = cell.KindMerge, []byte{0, 0, 0, 0, byte(r.IntN(256)), 0, 0, byte(num)}
+				}
+				cs = append(cs, x)
 			}
 		}
 		must(t, w.AddCells(cs))
@@ -127,7 +131,7 @@ func TestBatch(t *testing.T) {
 			files = append(files, file(t, r, fs, i+1, 120, r.IntN(2) == 0))
 		}
 		families := merge.NewFamilies(&levels.Table{HighestLife: 2, Families: []levels.Family{
-			{Name: "f", Life: 1, Rule: rules[r.IntN(2)]}, {Name: "g", Life: 2, Rule: rules[r.IntN(2)]},
+			{Name: "f", Life: 1, Rule: rules[r.IntN(2)]}, {Name: "g", Life: 2, Rule: rules[r.IntN(2)], Fold: cell.FoldSum},
 		}})
 		hide := r.IntN(2 * n)
 		merged := func(row bool) *merge.Iter {

@@ -15,6 +15,7 @@ type Families struct {
 	list    []family // sorted by prefix
 	highest uint64
 	plain   bool // no rule and no dead life: every cell stays
+	folds   bool // some family takes Adds
 }
 
 type family struct {
@@ -22,6 +23,7 @@ type family struct {
 	rule   gc.Rule
 	counts bool // rule looks at ranks
 	ruled  bool
+	fold   cell.Fold
 	frozen bool // the rule holds as of asOf, whatever the time of the merge
 	asOf   int64
 }
@@ -52,6 +54,8 @@ func newFamilies(t *levels.Table, frozen map[uint64]Frozen) *Families {
 			z := frozen[fam.Life]
 			e.rule, e.frozen, e.asOf = z.Rule, true, z.AsOf
 		}
+		e.fold = fam.Fold
+		f.folds = f.folds || fam.Fold != cell.FoldNone
 		e.ruled, e.counts = !e.rule.Equal(gc.NoPolicy()), e.rule.CountsVersions()
 		if e.ruled {
 			f.plain = false
@@ -60,6 +64,17 @@ func newFamilies(t *levels.Table, frozen map[uint64]Frozen) *Families {
 	}
 	sort.Slice(f.list, func(i, j int) bool { return bytes.Compare(f.list[i].prefix, f.list[j].prefix) < 0 })
 	return f
+}
+
+// Fold says how Adds to a column fold; FoldNone where its family takes none, or is there no more.
+func (f *Families) Fold(col []byte) cell.Fold {
+	if !f.folds {
+		return cell.FoldNone
+	}
+	if fam, err := f.find(col); err == nil && fam != nil {
+		return fam.fold
+	}
+	return cell.FoldNone
 }
 
 // find returns the family that col belongs to, or nil if its life is dead. A life that was never given is damage.

@@ -257,6 +257,7 @@ func (m *Iter) Cells(dst []cell.Cell) []cell.Cell {
 		return dst
 	}
 	n := len(dst)
+	m.row.folds.reuse()
 	dst = m.row.Cells(dst)
 	if len(dst) == n {
 		m.fail = m.row.err()
@@ -287,8 +288,8 @@ func (m *Iter) Err() error {
 	if m.fail != nil {
 		return m.fail
 	}
-	if m.row.gc.err != nil {
-		return m.row.gc.err
+	if err := m.row.refused(); err != nil {
+		return err
 	}
 	for i := range m.src {
 		if err := m.src[i].it.Err(); err != nil {

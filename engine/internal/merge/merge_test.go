@@ -95,8 +95,9 @@ func (s *imagined) Deletes(dst []cell.Delete) []cell.Delete {
 	return dst
 }
 
-var mergeTable = &levels.Table{ID: 1, Name: "t", HighestLife: 3, Groups: []levels.Group{{Tree: 1}}, Families: []levels.Family{
+var mergeTable = &levels.Table{ID: 1, Name: "t", HighestLife: 5, Groups: []levels.Group{{Tree: 1}}, Families: []levels.Family{
 	{Name: "a", Life: 1}, {Name: "b", Life: 2, Rule: gc.MaxVersionsPolicy(2)},
+	{Name: "d", Life: 4, Fold: levels.FoldSum}, {Name: "e", Life: 5, Fold: levels.FoldMax, Rule: gc.MaxVersionsPolicy(2)},
 }}
 
 // randomSource draws rows; family c has a dead life, 3, whose cells must never be seen.
@@ -108,18 +109,22 @@ func randomSource(rng *rand.Rand) []imaginedRow {
 		}
 		r := imaginedRow{key: fmt.Sprintf("row%02d", k)}
 		column := func() []byte {
-			f := rng.IntN(3)
-			return cell.AppendColumn(nil, []string{"a", "b", "c"}[f], uint64(f)+1, fmt.Sprint("q", rng.IntN(3)))
+			f := rng.IntN(5)
+			return cell.AppendColumn(nil, []string{"a", "b", "c", "d", "e"}[f], uint64(f)+1, fmt.Sprint("q", rng.IntN(3)))
 		}
-		for range rng.IntN(8) {
+		for range rng.IntN(12) {
 			c := cell.Cell{Col: column(), TS: int64(rng.IntN(6)), Kind: cell.KindSet, Value: fmt.Appendf(nil, "%d", rng.Uint32())}
+			if c.Col[0] >= 'd' {
+				c.Kind, c.Value = cell.KindMerge, make([]byte, cell.StateLen)
+				cell.PutState(c.Value, int64(rng.IntN(200)-100))
+			}
 			i, dup := slices.BinarySearchFunc(r.cells, c, func(a, b cell.Cell) int { return cell.Compare(a.Col, a.TS, b.Col, b.TS) })
 			if !dup {
 				r.cells = slices.Insert(r.cells, i, c)
 			}
 		}
 		if rng.IntN(6) == 0 {
-			r.ranges = append(r.ranges, cell.FamilyRange([]string{"a", "b"}[rng.IntN(2)]))
+			r.ranges = append(r.ranges, cell.FamilyRange([]string{"a", "b", "d", "e"}[rng.IntN(4)]))
 		}
 		if rng.IntN(12) == 0 {
 			r.ranges = []cell.Range{{}}
@@ -159,7 +164,11 @@ func naive(sources [][]imaginedRow) string {
 					}
 				}
 				for _, c := range r.cells {
-					cells[fmt.Sprintf("%s@%d", c.Col, c.TS)] = c
+					id := fmt.Sprintf("%s@%d", c.Col, c.TS)
+					if old, ok := cells[id]; ok && c.Kind == cell.KindMerge {
+						c.Value = join(c, old)
+					}
+					cells[id] = c
 				}
 			}
 		}
@@ -177,14 +186,34 @@ func naive(sources [][]imaginedRow) string {
 			if rank++; i == 0 || !bytes.Equal(list[i-1].Col, c.Col) {
 				rank = 0
 			}
-			if c.Col[0] == 'c' || c.Col[0] == 'b' && rank >= 2 {
+			if c.Col[0] == 'c' || (c.Col[0] == 'b' || c.Col[0] == 'e') && rank >= 2 {
 				continue
 			}
-			fmt.Fprintf(&b, " %q@%d=%s", c.Col, c.TS, c.Value)
+			fmt.Fprintf(&b, " %q@%d=%s", c.Col, c.TS, valueText(c))
 		}
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+func join(c, old cell.Cell) []byte {
+	n, _ := cell.State(c.Value)
+	o, _ := cell.State(old.Value)
+	if c.Col[0] == 'd' {
+		n += o
+	} else {
+		n = max(n, o)
+	}
+	p := make([]byte, cell.StateLen)
+	cell.PutState(p, n)
+	return p
+}
+
+func valueText(c cell.Cell) string {
+	if n, ok := cell.State(c.Value); ok && c.Kind == cell.KindMerge {
+		return fmt.Sprint(n)
+	}
+	return string(c.Value)
 }
 
 func text(m *Iter, room int) string {
@@ -193,7 +222,7 @@ func text(m *Iter, room int) string {
 	fmt.Fprintf(&b, "%s:", m.Row())
 	for buf = m.Cells(buf[:0]); len(buf) > 0; buf = m.Cells(buf[:0]) {
 		for _, c := range buf {
-			fmt.Fprintf(&b, " %q@%d=%s", c.Col, c.TS, c.Value)
+			fmt.Fprintf(&b, " %q@%d=%s", c.Col, c.TS, valueText(c))
 		}
 	}
 	b.WriteByte('\n')

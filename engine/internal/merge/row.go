@@ -37,6 +37,7 @@ type Row struct {
 	src   []*source
 	shade bool // some source but the oldest has deletes
 	gc    collector
+	folds folder
 }
 
 // Start begins a row. The sources stand on it; the newest is first.
@@ -106,6 +107,9 @@ func (r *Row) reshade(col []byte) {
 func (r *Row) Cells(dst []cell.Cell) []cell.Cell {
 	if len(r.src) == 1 {
 		return r.single(dst)
+	}
+	if r.cfg.Families != nil && r.cfg.Families.folds {
+		return r.folding(dst)
 	}
 	for _, s := range r.src {
 		s.used = false
@@ -265,9 +269,17 @@ func (r *Row) single(dst []cell.Cell) []cell.Cell {
 	return dst
 }
 
-func (r *Row) err() error {
+// refused is what the rules or the folding found wrong with a cell.
+func (r *Row) refused() error {
 	if r.gc.err != nil {
 		return r.gc.err
+	}
+	return r.folds.err
+}
+
+func (r *Row) err() error {
+	if err := r.refused(); err != nil {
+		return err
 	}
 	for _, s := range r.src {
 		if err := s.it.Err(); err != nil {

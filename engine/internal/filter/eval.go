@@ -1,0 +1,410 @@
+package filter
+
+import (
+	"bytes"
+	"math"
+
+	"github.com/rowandb/rowan/cell"
+)
+
+// Cells is the cells of the row to be filtered, in order.
+type Cells interface {
+	// SeekCell goes to the first cell at or after (col, ts); it may go back.
+	SeekCell(col []byte, ts int64)
+	// Cells appends the next cells while dst has capacity; none means the end, or Err.
+	Cells(dst []cell.Cell) []cell.Cell
+	Err() error
+}
+
+// Output takes what passes.
+type Output interface {
+	// Put takes a cell, valid until it returns, and reports whether more are wanted. stripped: its value counts as empty. label
+	// is empty for none.
+	Put(c *cell.Cell, stripped bool, label string) (more bool)
+}
+
+// Start is where in the row the output begins, for those who have read a part before: at column Col, and there at TS if the
+// cells before need not be counted.
+type Start struct {
+	Col []byte
+	TS  int64
+}
+
+// want says which cells come next that a program has a use for.
+type want uint8
+
+const (
+	wantNext   want = iota
+	wantColumn      // the next column's
+	wantFrom        // those from a column on
+	wantNone        // no more of this row
+)
+
+type hint struct {
+	want want
+	from []byte
+}
+
+func (h hint) compare(o hint) int {
+	if h.want == wantFrom && o.want == wantFrom {
+		return bytes.Compare(h.from, o.from)
+	}
+	return int(h.want) - int(o.want)
+}
+
+func later(a, b hint) hint {
+	if a.want == wantNext || b.compare(a) > 0 {
+		return b
+	}
+	return a
+}
+
+func earlier(a, b hint) hint {
+	if b.compare(a) < 0 {
+		return b
+	}
+	return a
+}
+
+// mark is what has been done to a copy of a cell.
+type mark struct {
+	stripped bool
+	label    string
+}
+
+// run is the state of an evaluation.
+type run struct {
+	out    Output
+	row    []byte
+	rowID  uint64
+	pass   uint64 // passes over rows so far
+	column uint64 // columns begun so far, over all passes
+	col    []byte // current column; empty: none
+	dict   uint32
+	code   uint16
+
+	target int // condition to be answered; -1: none, cells go to the output
+	inside bool
+	hit    bool
+	done   bool // the output wants no more
+
+	mem  []cell.Cell
+	seek []byte
+}
+
+func (r *run) reset() {
+	r.out, r.row, r.col, r.target = nil, nil, r.col[:0], -1
+	clear(r.mem) // it points into blocks
+}
+
+// Sizes of the requests for cells, and how many useless ones are looked at before a seek is tried.
+const (
+	bufCells  = 64
+	fewCells  = 4
+	skipCells = 16
+)
+
+// Run filters the row that m stands on. Nothing of it has been read, unless moved is set. It reports whether the output
+// wants more.
+func (p *Program) Run(m Cells, row []byte, start Start, out Output) (more bool, err error) {
+	r := &p.run
+	r.row, r.out, r.done = row, out, false
+	r.rowID++
+	for _, at := range p.rowOnly {
+		if !p.rowTest(&p.nodes[at]) {
+			return true, nil
+		}
+	}
+	moved := false
+	for i := range p.conds {
+		if moved {
+			m.SeekCell(nil, math.MaxInt64)
+		}
+		if p.verdict[i], err = p.ask(m, i); err != nil {
+			return false, err
+		}
+		moved = true
+	}
+	if moved || start.Col != nil {
+		ts := int64(math.MaxInt64)
+		if start.Col != nil {
+			ts = start.TS
+		}
+		m.SeekCell(start.Col, ts)
+	}
+	r.target, r.inside = -1, false
+	err = p.walk(m)
+	return !r.done, err
+}
+
+// Matches reports whether a cell of the row that m stands on passes a program compiled as a predicate.
+func (p *Program) Matches(m Cells, row []byte) (bool, error) {
+	r := &p.run
+	r.row, r.out = row, nil
+	r.rowID++
+	for _, at := range p.rowOnly {
+		if !p.rowTest(&p.nodes[at]) {
+			return false, nil
+		}
+	}
+	for i := range p.conds {
+		var err error
+		if p.verdict[i], err = p.ask(m, i); err != nil {
+			return false, err
+		}
+		m.SeekCell(nil, math.MaxInt64)
+	}
+	r.target, r.inside, r.hit = -1, false, false
+	err := p.walk(m)
+	return r.hit && err == nil, err
+}
+
+// ask answers condition i; those before have been answered.
+func (p *Program) ask(m Cells, i int) (bool, error) {
+	r := &p.run
+	r.target, r.inside, r.hit = i, false, false
+	err := p.walk(m)
+	return r.hit, err
+}
+
+// walk passes over the row from where m is.
+func (p *Program) walk(m Cells) error {
+	r := &p.run
+	r.pass++
+	r.col = r.col[:0]
+	if r.mem == nil {
+		r.mem = make([]cell.Cell, bufCells)
+	}
+	room := bufCells
+	if p.Ranks || p.Counts {
+		room = fewCells
+	}
+	var h hint
+	skipped := 0
+	for {
+		buf := m.Cells(r.mem[:0:room])
+		if len(buf) == 0 {
+			return m.Err()
+		}
+		for i := range buf {
+			c := &buf[i]
+			if !r.same(c) {
+				r.column++
+				if h.want == wantColumn {
+					h.want, skipped = wantNext, 0
+				}
+			}
+			if h.want != wantNext {
+				if h.want == wantColumn || bytes.Compare(c.Col, h.from) < 0 {
+					skipped++
+					continue
+				}
+				h.want, skipped = wantNext, 0
+			}
+			h = p.eval(p.root, c, mark{})
+			if h.want == wantNone || r.hit || r.done {
+				return nil
+			}
+		}
+		room = min(bufCells, 4*room)
+		if h.want != wantNext && skipped >= skipCells {
+			if h.want == wantColumn {
+				r.seek = append(append(r.seek[:0], r.col...), 0)
+				m.SeekCell(r.seek, math.MaxInt64)
+			} else {
+				m.SeekCell(h.from, math.MaxInt64)
+			}
+			h.want, skipped = wantNext, 0
+		}
+	}
+}
+
+// same reports whether c is of the current column, and makes its column that.
+func (r *run) same(c *cell.Cell) bool {
+	if c.Dict != 0 && c.Dict == r.dict && c.Code == r.code && len(r.col) > 0 {
+		return true
+	}
+	r.dict, r.code = c.Dict, c.Code
+	if bytes.Equal(r.col, c.Col) {
+		return true
+	}
+	r.col = append(r.col[:0], c.Col...)
+	return false
+}
+
+// eval sends a cell into the node at and reports which cells that node and those behind it have a use for next.
+func (p *Program) eval(at int32, c *cell.Cell, m mark) (h hint) {
+	r := &p.run
+	counted := false // a node before counts all cells of the row, so that none may be left out
+	for at >= 0 {
+		n := &p.nodes[at]
+		if r.target >= 0 && !r.inside && n.reach&condBit(r.target) == 0 {
+			break // it does not lead to what is asked
+		}
+		own, ok := hint{}, true
+		switch n.op {
+		case FamilyPattern, FamilyExact, Columns, QualifierPattern:
+			if own, ok = n.columns(c, r.column, &p.scratch); ok {
+				at = n.next
+				continue
+			}
+		case Times:
+			if c.TS < n.lo {
+				own.want, ok = wantColumn, false
+			} else if c.TS > n.hi {
+				ok = false
+			}
+		case LatestN:
+			if n.since != r.column {
+				n.since, n.count = r.column, 0
+			}
+			n.count++
+			ok = n.count <= n.n
+			if n.count >= n.n {
+				own.want = wantColumn
+			}
+		case RowLimit:
+			if n.since != r.pass {
+				n.since, n.count = r.pass, 0
+			}
+			n.count++
+			ok = n.count <= n.n
+			if n.count >= n.n {
+				own.want = wantNone
+			}
+		case RowOffset:
+			if n.since != r.pass {
+				n.since, n.count = r.pass, 0
+			}
+			if n.count < n.n {
+				n.count++
+				ok = false
+			}
+		case RowPattern, RowSample:
+			if ok = p.rowTest(n); !ok {
+				own.want = wantNone
+			}
+		case ValuePattern, Values, ValueMask:
+			v := c.Value
+			if m.stripped {
+				v = nil
+			}
+			ok = n.value(v, &p.scratch)
+		case StripValue:
+			m.stripped = true
+		case Label:
+			m.label = n.text
+		case Interleave:
+			own.want = wantNone
+			for _, k := range n.kids {
+				own = earlier(own, p.eval(k, c, m))
+				if r.hit || r.done {
+					return own
+				}
+			}
+			ok = false
+		case Condition:
+			switch {
+			case r.target < 0 || n.id < r.target:
+				at = n.kids[2]
+				if p.verdict[n.id] {
+					at = n.kids[1]
+				}
+				continue
+			case n.id == r.target:
+				r.inside = true
+				own = p.eval(n.kids[0], c, m)
+				r.inside = false
+			default: // the target can only be in its predicate
+				own = p.eval(n.kids[0], c, m)
+			}
+			ok = false
+		}
+		if !counted || own.want == wantNone { // at the row's end it matters no more what was counted
+			h = later(h, own)
+		}
+		if !ok {
+			return h
+		}
+		counted = counted || n.op == RowLimit || n.op == RowOffset
+		at = n.next
+	}
+	switch {
+	case r.target >= 0 && !r.inside, at == toNothing:
+		h.want = wantNone
+	case at == toHit:
+		r.hit = true
+	case at == toOutput && r.target < 0:
+		r.done = !r.out.Put(c, m.stripped, m.label)
+	}
+	return h
+}
+
+// columns reports whether c's column passes, and if not, which may be the next.
+func (n *node) columns(c *cell.Cell, column uint64, s *scratch) (hint, bool) {
+	if n.since == column && n.ok {
+		return hint{}, true
+	}
+	n.since = column
+	if n.op == QualifierPattern {
+		switch n.memo.get(c) {
+		case passed:
+			n.ok = true
+			return hint{}, true
+		case refused:
+			n.ok = false
+			return hint{want: wantColumn}, false
+		}
+	}
+	i, ok := n.cols.find(c.Col)
+	h := hint{want: wantColumn}
+	switch {
+	case i == len(n.cols):
+		h.want = wantNone
+	case !ok:
+		h = hint{wantFrom, n.cols[i].From}
+	case n.op == QualifierPattern:
+		_, _, q, err := cell.SplitColumn(c.Col)
+		ok = err == nil && n.pat.match(q, s)
+		n.memo.put(c, ok)
+	}
+	n.ok = ok
+	return h, ok
+}
+
+// rowTest decides about the row once.
+func (p *Program) rowTest(n *node) bool {
+	if n.since != p.run.rowID {
+		n.since = p.run.rowID
+		if n.op == RowSample {
+			n.ok = SampleHash(p.run.row, n.seed) < n.below
+		} else {
+			n.ok = n.pat.match(p.run.row, &p.scratch)
+		}
+	}
+	return n.ok
+}
+
+// value reports whether a value passes.
+func (n *node) value(v []byte, s *scratch) bool {
+	switch n.op {
+	case ValuePattern:
+		return n.pat.match(v, s)
+	case Values:
+		return bytes.Compare(n.from, v) <= 0 && (n.to == nil || bytes.Compare(v, n.to) < 0)
+	}
+	if len(v) != len(n.from) {
+		return false
+	}
+	return masked(v, n.from)
+}
+
+// masked reports whether v has all bits of mask.
+func masked(v, mask []byte) bool {
+	for i, m := range mask {
+		if v[i]&m != m {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/levels"
+)
+
+// rowOutput copies the cells of one row. All strings and values of a row share one allocation, but for a few.
+type rowOutput struct {
+	rd     *reader
+	row    []byte
+	out    []Cell
+	data   []byte
+	labels []string
+	size   int64
+	err    error
+	fam    *levels.Family // of the last cell
+}
+
+// Put implements filter.Output.
+func (o *rowOutput) Put(c *cell.Cell, stripped bool, label string) bool {
+	rd := o.rd
+	if !rd.page.admit(c) {
+		return true
+	}
+	f, life, q, err := cell.SplitColumn(c.Col)
+	if err != nil {
+		o.err = err
+		return false
+	}
+	value := c.Value
+	if stripped {
+		value = nil
+	}
+	n := len(q) + len(value)
+	if o.size += int64(n); o.size > rd.db.opts.RowBytesMax {
+		o.err = fmt.Errorf("%w: row %.80q has more than %d bytes", ErrRowTooLarge, o.row, rd.db.opts.RowBytesMax)
+		return false
+	}
+	if cap(o.data)-len(o.data) < n {
+		o.data = make([]byte, 0, max(n, min(2*cap(o.data), 64<<10), 64)) // earlier cells keep the earlier piece
+	}
+	at := len(o.data)
+	o.data = append(append(o.data, q...), value...)
+	e := Cell{Family: o.family(f, life), Timestamp: Timestamp(c.TS), Value: o.data[at+len(q) : at+n : at+n]}
+	if len(q) > 0 {
+		e.Qualifier = unsafe.String(&o.data[at], len(q))
+	}
+	if label != "" {
+		o.labels = append(o.labels, label)
+		k := len(o.labels)
+		e.Labels = o.labels[k-1 : k : k]
+	}
+	o.out = append(o.out, e)
+	rd.page.took(c, n)
+	return !rd.page.full
+}
+
+// family is the schema's string of a family's name, so that it is not copied for each cell.
+func (o *rowOutput) family(f []byte, life uint64) string {
+	name := unsafe.String(&f[0], len(f))
+	if o.fam != nil && o.fam.Life == life && o.fam.Name == name {
+		return o.fam.Name
+	}
+	if fam := o.rd.table.Family(name); fam != nil && fam.Life == life {
+		o.fam = fam
+		return fam.Name
+	}
+	return string(f)
+}
+
+// cellOutput hands borrowed cells to the caller.
+type cellOutput struct {
+	rd    *reader
+	fn    func(BorrowedCell) bool
+	cell  BorrowedCell
+	label [1]string
+	any   bool // the row had a cell
+	err   error
+}
+
+func (o *cellOutput) begin(row []byte) { o.cell.Row, o.any = row, false }
+
+// Put implements filter.Output.
+func (o *cellOutput) Put(c *cell.Cell, stripped bool, label string) bool {
+	rd := o.rd
+	if !rd.page.admit(c) {
+		return true
+	}
+	f, _, q, err := cell.SplitColumn(c.Col)
+	if err != nil {
+		o.err = err
+		return false
+	}
+	x := &o.cell
+	x.Family, x.Qualifier, x.Timestamp, x.Value, x.Labels = f, q, Timestamp(c.TS), c.Value, nil
+	if stripped {
+		x.Value = []byte{}
+	}
+	if label != "" {
+		o.label[0] = label
+		x.Labels = o.label[:]
+	}
+	o.any = true
+	rd.page.took(c, len(q)+len(x.Value))
+	if !o.fn(*x) {
+		rd.page.inside = true
+		return false
+	}
+	return !rd.page.full
+}
