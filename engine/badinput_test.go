@@ -112,7 +112,7 @@ func TestBadInput(t *testing.T) {
 		{"bad change in the other branch", apply("r", NewCondMutation(nil, set("f", "q", 1, "v"), set("f", "q", -2, "v"))), ErrTimestamp, "if the condition is false: change 1 of 1"},
 		{"precondition", batch(func(b *Batch) { b.Require(tb, "nothere", nil, true) }), ErrPrecondition, `mutation 2 of 2, row "nothere"`},
 		{"precondition the other way", batch(func(b *Batch) { b.Require(tb, "r", nil, false) }), ErrPrecondition, `mutation 2 of 2, row "r"`},
-		{"precondition on a bad filter", batch(func(b *Batch) { b.Require(tb, "r", LatestN(0), true) }), ErrFilter, "mutation 2 of 2"},
+		{"precondition on a bad filter", batch(func(b *Batch) { b.Require(tb, "r", LatestNFilter(0), true) }), ErrFilter, "mutation 2 of 2"},
 		{"precondition on an empty key", batch(func(b *Batch) { b.Require(tb, "", nil, true) }), ErrRowKey, "mutation 2 of 2"},
 		{"precondition on an unknown table", batch(func(b *Batch) { b.Require(s.Table("nope"), "r", nil, true) }), ErrNoTable, `"nope"`},
 		{"nil read-modify-write", rmw("r", nil), ErrNilReadModifyWrite, ""},

@@ -295,7 +295,7 @@ func (w *writeText) filter(s string) Filter {
 	}
 	if timed {
 		from, to, _ := strings.Cut(times, "..")
-		list = append(list, TimestampRange(Timestamp(w.num(from)), Timestamp(w.num(to))))
+		list = append(list, TimestampRangeFilter(Timestamp(w.num(from)), Timestamp(w.num(to))))
 	}
 	if len(list) == 0 {
 		return nil
