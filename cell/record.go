@@ -265,6 +265,9 @@ func (r *RecordReader) Next() (e Entry, ok bool) {
 // Err is the damage that ended the walk, or nil.
 func (r *RecordReader) Err() error { return r.err }
 
+// Offset is the number of the record's bytes that were read so far.
+func (r *RecordReader) Offset() int { return r.off }
+
 func (r *RecordReader) fail(format string, args ...any) {
 	if r.err == nil {
 		r.err = damage.New("batch record", int64(r.off), format, args...)

@@ -25,7 +25,7 @@ func (db *DB) compact(plan *levels.Plan) (err error) {
 	if tree == nil || table == nil {
 		return nil // dropped meanwhile
 	}
-	edit := &levels.Edit{EngineTime: asOf}
+	edit := &levels.Edit{}
 	for _, in := range plan.Inputs {
 		edit.Deleted = append(edit.Deleted, levels.DeletedFile{Tree: plan.Tree, Level: in.Level, Num: in.File.Num})
 	}
@@ -37,9 +37,17 @@ func (db *DB) compact(plan *levels.Plan) (err error) {
 		db.stats.moves.Add(1)
 		return nil
 	}
+	edit.EngineTime = asOf
+	g := table.group(plan.Tree)
+	n, ok := g.standing.Fit(tree, plan, st.oldestMem(plan.Tree))
+	if !ok {
+		return errOutrun // a change came between choosing and beginning
+	}
+	settled, layers := table.through(g, n)
 	db.logger.Debug("compaction begins", "table", table.Name, "files", len(plan.Inputs), "output", plan.Output, "why", plan.Why)
 	job := &compact.Job{
 		Older: olderFiles(tree, plan, plan.Output).overlap, FileBytes: db.opts.TableFileBytes, Check: db.jobs.check,
+		Settled: settled,
 	}
 	for _, in := range plan.Inputs {
 		job.Ranges = job.Ranges || in.File.Ranges > 0
@@ -53,16 +61,16 @@ func (db *DB) compact(plan *levels.Plan) (err error) {
 	job.Hull = &hull
 	mems := st.trees[plan.Tree]
 	cfg := merge.Config{Families: table.families, AsOf: asOf, MayRank: db.holesIn(st, plan.Tree, mems.sealed, plan)}
-	job.Merge = merge.New(cfg, db.inputs(plan))
+	job.Merge = merge.New(cfg, db.inputs(plan, g, layers))
 	defer job.Merge.Close()
-	res, err := db.write(table, job, plan.Output)
+	res, err := db.write(table, plan.Tree, job, plan.Output)
 	if err != nil {
 		return fmt.Errorf("compact %d files into level %d of table %q (%s): %w", len(plan.Inputs), plan.Output, table.Name, plan.Why, err)
 	}
 	for _, f := range res.Files {
 		edit.Added = append(edit.Added, levels.AddedFile{Tree: plan.Tree, Level: plan.Output, File: f})
 	}
-	if err := db.install(edit, res.Files, nil); err != nil {
+	if err := db.installJob(edit, res.Files, table, nil); err != nil {
 		return err
 	}
 	db.stats.compactions.Add(1)
@@ -74,9 +82,22 @@ func (db *DB) compact(plan *levels.Plan) (err error) {
 	return nil
 }
 
-// inputs returns a plan's files as sources, newest first: each file of L0 by itself, each other level as a run.
-func (db *DB) inputs(plan *levels.Plan) []cell.Iter {
-	open := db.files.opener(cell.IterOptions{NoFill: true})
+// inputs returns a plan's files as sources, newest first. What is behind the first layers of changes of rules comes as one
+// source, seen through them.
+func (db *DB) inputs(plan *levels.Plan, g *group, layers int) []cell.Iter {
+	var older []cell.Iter
+	for i := range layers {
+		in := append(db.inputsOf(plan, g, func(f *levels.File) bool { return g.class(f) == i }), older...)
+		if older = in; len(in) > 0 {
+			older = []cell.Iter{merge.NewNested(merge.New(merge.Config{Families: g.layers[i].families}, in))}
+		}
+	}
+	return append(db.inputsOf(plan, g, func(f *levels.File) bool { return layers == 0 || g.class(f) >= layers }), older...)
+}
+
+// inputsOf returns the chosen ones of a plan's files: each file of L0 by itself, each other level as a run.
+func (db *DB) inputsOf(plan *levels.Plan, g *group, chosen func(*levels.File) bool) []cell.Iter {
+	open := g.opener(db.files.opener(cell.IterOptions{NoFill: true}))
 	var src []cell.Iter
 	var run []*levels.File
 	level := 0
@@ -93,6 +114,9 @@ func (db *DB) inputs(plan *levels.Plan) []cell.Iter {
 		run = nil
 	}
 	for _, in := range plan.Inputs {
+		if !chosen(in.File) {
+			continue
+		}
 		if in.Level == 0 {
 			src = append(src, merge.NewRun([]*levels.File{in.File}, open))
 			continue
@@ -108,7 +132,7 @@ func (db *DB) inputs(plan *levels.Plan) []cell.Iter {
 }
 
 // createTable makes the next table file of a job.
-func (db *DB) createTable(table *rtable, level int, job *compact.Job) (*compact.Output, error) {
+func (db *DB) createTable(table *rtable, tree uint64, level int, job *compact.Job) (*compact.Output, error) {
 	num := db.nextFile.Add(1) - 1
 	id := db.opts.Random()
 	sink, err := direct.Create(db.fs, db.files.path(num), direct.Options{NoDirect: db.opts.Buffered, Expect: min(db.opts.TableFileBytes, 64<<20)})
@@ -118,9 +142,19 @@ func (db *DB) createTable(table *rtable, level int, job *compact.Job) (*compact.
 	db.stats.tableMode.Store(uint32(sink.Mode()))
 	o := table.Options
 	return &compact.Output{Num: num, ID: id, Sink: sink, Opts: sstable.WriterOptions{
-		ID: id, Tree: table.tree, TreeName: table.Name, Level: level, Rules: rulesText(table.Table),
+		ID: id, Tree: tree, TreeName: table.treeName(tree), Level: level, Rules: rulesText(table.Table),
 		BlockSize: int(o.BlockSize), Codec: Codec(o.Codec).block(), BloomBits: int(o.BloomBits), ColumnFilter: o.ColumnFilter,
 	}}, nil
+}
+
+// treeName is what people know a tree of the table by.
+func (t *rtable) treeName(tree uint64) string {
+	for _, g := range t.Groups {
+		if g.Tree == tree && g.Name != "" {
+			return t.Name + "/" + g.Name
+		}
+	}
+	return t.Name
 }
 
 func rulesText(t *levels.Table) string {
@@ -269,7 +303,7 @@ func (db *DB) flushAll(ctx context.Context, only *rtable) error {
 	db.placeMu.Lock()
 	seq := db.nextSeq - 1
 	for id := range db.states.cur.Load().trees {
-		if only == nil || only.tree == id {
+		if only == nil || only.HasTree(id) {
 			db.seal(id)
 		}
 	}
@@ -282,7 +316,7 @@ func (db *DB) flushAll(ctx context.Context, only *rtable) error {
 		st := db.states.pin()
 		defer st.unref()
 		for id, t := range st.trees {
-			if (only == nil || only.tree == id) && len(t.sealed) > 0 && t.sealed[0].first <= seq {
+			if (only == nil || only.HasTree(id)) && len(t.sealed) > 0 && t.sealed[0].first <= seq {
 				return false, db.health.failedSince(before)
 			}
 		}
@@ -315,7 +349,12 @@ func (t *Table) Compact(ctx context.Context, rows RowRange) error {
 	if err := db.flushAll(ctx, table); err != nil {
 		return err
 	}
-	return db.compactRange(ctx, table.tree, spans[0])
+	for _, g := range table.Groups {
+		if err := db.compactRange(ctx, g.Tree, spans[0]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Compact compacts every table whole, see Table.Compact.
@@ -355,7 +394,10 @@ func (db *DB) compactRange(ctx context.Context, tree uint64, s span) error {
 	return j.wait(ctx, func() (bool, error) {
 		select {
 		case err := <-ended:
-			return true, err
+			if !errors.Is(err, errOutrun) {
+				return true, err
+			}
+			started = false
 		default:
 		}
 		if started {
@@ -372,10 +414,12 @@ func (db *DB) compactRange(ctx context.Context, tree uint64, s span) error {
 		if t == nil {
 			return true, nil // dropped
 		}
-		plan, ok := levels.PlanRange(t, &j.busy, bounds)
+		plan, ok := levels.PlanRange(t, &j.busy, bounds, st.standing(tree))
 		switch {
 		case ok && len(plan.Inputs) == 0:
 			return true, nil
+		case ok && !j.db.fits(st, t, &plan):
+			return false, nil // a flush comes first
 		case ok:
 			started = true
 			j.startCompaction(plan, func(err error) { ended <- err })

@@ -16,21 +16,25 @@ var (
 	ErrTableExists  = errors.New("table exists")
 	ErrTableName    = errors.New("table name must be 1..255 bytes of [-_.a-zA-Z0-9]")
 	ErrNoFamily     = errors.New("column family does not exist")
-	ErrFamilyName   = cell.ErrFamilyName
-	ErrRowKey       = cell.ErrRowKey
-	ErrQualifier    = cell.ErrQualifier
-	ErrValue        = cell.ErrValue
-	ErrTimestamp    = errors.New("timestamp must be 0..MaxInt64 microseconds, or ServerTime")
-	ErrTimeRange    = errors.New("time range is empty or negative")
-	ErrNilMutation  = errors.New("nil mutation")
-	ErrNilBatch     = errors.New("nil batch")
-	ErrBatchTooLong = errors.New("batch has too many changes")
-	ErrBatchTooBig  = errors.New("batch has too many bytes")
-	ErrRange        = errors.New("row range ends before it begins")
-	ErrFilter       = filter.ErrInvalid
-	ErrLimit        = errors.New("limit is negative")
-	ErrRule         = errors.New("invalid collection rule")
-	ErrOption       = errors.New("invalid option")
+	ErrFamilyExists = errors.New("column family exists")
+	// ErrRuleChangePending: cells are still being rewritten after an earlier change of the family's rule. Metrics show how far
+	// that has come; Table.Compact does it now.
+	ErrRuleChangePending = errors.New("an earlier change of the collection rule is not finished")
+	ErrFamilyName        = cell.ErrFamilyName
+	ErrRowKey            = cell.ErrRowKey
+	ErrQualifier         = cell.ErrQualifier
+	ErrValue             = cell.ErrValue
+	ErrTimestamp         = errors.New("timestamp must be 0..MaxInt64 microseconds, or ServerTime")
+	ErrTimeRange         = errors.New("time range is empty or negative")
+	ErrNilMutation       = errors.New("nil mutation")
+	ErrNilBatch          = errors.New("nil batch")
+	ErrBatchTooLong      = errors.New("batch has too many changes")
+	ErrBatchTooBig       = errors.New("batch has too many bytes")
+	ErrRange             = errors.New("row range ends before it begins")
+	ErrFilter            = filter.ErrInvalid
+	ErrLimit             = errors.New("limit is negative")
+	ErrRule              = errors.New("invalid collection rule")
+	ErrOption            = errors.New("invalid option")
 	// ErrAggregate: a Set or read-modify-write of a cell that only Adds may change.
 	ErrAggregate = errors.New("column family is an aggregate and takes only Adds")
 	// ErrNotAggregate: an Add to a family that was not created as an aggregate.

@@ -43,6 +43,7 @@ func (r *run) plan(b *Batch) {
 // evaluate turns the batch into results: conditions decided, columns with their lives, timestamps chosen, pins added.
 func (r *run) evaluate(b *Batch) (err error) {
 	r.entries.Reset()
+	r.trees = r.trees[:0]
 	if r.looks {
 		// The time is asked after the files are chosen: what a merge has collected from them by then is gone as of it.
 		r.st = r.db.states.pin()
@@ -105,15 +106,22 @@ func (r *run) deliver(b *Batch) {
 }
 
 func (r *run) change(t *rtable, row []byte, o *op) error {
-	e := cell.Entry{Tree: t.tree, Row: row}
+	e := cell.Entry{Row: row}
 	if o.kind == opDeleteRow {
 		e.Op = cell.OpRange
-		return r.append(t, e)
+		for i := range t.Groups {
+			e.Tree = t.Groups[i].Tree
+			if err := r.append(t, e); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	f := t.Family(o.family)
 	if f == nil {
 		return fmt.Errorf("%w: %q in table %q", ErrNoFamily, o.family, t.Name)
 	}
+	e.Tree = t.treeOf(f)
 	if o.kind == opDeleteFamily {
 		e.Op, e.Range = cell.OpRange, cell.FamilyRange(o.family)
 		return r.append(t, e)
@@ -166,7 +174,17 @@ func (r *run) serverTime() int64 {
 
 // append adds an entry to the batch.
 func (r *run) append(t *rtable, e cell.Entry) error {
+	before := r.entries.Len()
 	r.entries.Append(e)
+	at := 0
+	for at < len(r.trees) && r.trees[at].tree != e.Tree {
+		at++
+	}
+	if at == len(r.trees) {
+		r.trees = append(r.trees, touched{tree: e.Tree})
+	}
+	r.trees[at].bytes += r.entries.Len() - before
+	r.trees[at].entries++
 	if !r.again {
 		return nil // nobody will ask
 	}

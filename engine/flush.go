@@ -85,7 +85,8 @@ func (db *DB) flushOne(tree uint64) (err error) {
 	if t == nil || table == nil {
 		return nil // dropped meanwhile
 	}
-	it := m.NewIter(m.last, cell.IterOptions{})
+	g := table.group(tree)
+	it := view(m.NewIter(m.last, cell.IterOptions{}), g.hiddenMem(m.last))
 	cfg := merge.Config{Families: table.families, AsOf: asOf, MayRank: db.holesIn(st, tree, t.sealed[1:], nil)}
 	mi := merge.New(cfg, []cell.Iter{it})
 	defer mi.Close()
@@ -94,9 +95,9 @@ func (db *DB) flushOne(tree uint64) (err error) {
 	stats := m.Stats()
 	job := &compact.Job{
 		Merge: mi, Ranges: stats.Ranges > 0, Deletes: stats.Deletes > 0, Older: older.overlap, FileBytes: db.opts.TableFileBytes,
-		FirstSeq: m.first, LastSeq: m.last, Check: db.jobs.check,
+		FirstSeq: m.first, LastSeq: m.last, Settled: table.settledMem(g, m.last), Check: db.jobs.check,
 	}
-	res, err := db.write(table, job, 0)
+	res, err := db.write(table, tree, job, 0)
 	if err != nil {
 		return err
 	}
@@ -108,7 +109,7 @@ func (db *DB) flushOne(tree uint64) (err error) {
 	for _, f := range res.Files {
 		edit.Added = append(edit.Added, levels.AddedFile{Tree: tree, Level: 0, File: f})
 	}
-	err = db.install(edit, res.Files, func(st *state) {
+	err = db.installJob(edit, res.Files, table, func(st *state) {
 		if t := st.trees[tree]; t != nil {
 			st.trees[tree] = &memtree{active: t.active, sealed: t.sealed[1:]}
 		}
@@ -139,10 +140,10 @@ func (st *state) tableOf(tree uint64) *rtable {
 }
 
 // write runs a job and makes its files durable, directory included. On error the files are gone.
-func (db *DB) write(table *rtable, job *compact.Job, level int) (compact.Result, error) {
+func (db *DB) write(table *rtable, tree uint64, job *compact.Job, level int) (compact.Result, error) {
 	var made []levels.Num
 	job.Create = func() (*compact.Output, error) {
-		out, err := db.createTable(table, level, job)
+		out, err := db.createTable(table, tree, level, job)
 		if err == nil {
 			made = append(made, out.Num)
 		}
@@ -164,55 +165,6 @@ func (db *DB) write(table *rtable, job *compact.Job, level int) (compact.Result,
 	return res, err
 }
 
-// install writes an edit to the manifest and then makes it the current state. change moves memtables about in the same
-// swap. files are the new ones, removed when the edit is refused.
-func (db *DB) install(edit *levels.Edit, files []*levels.File, change func(st *state)) error {
-	db.installMu.Lock()
-	defer db.installMu.Unlock()
-	removeAll := func(err error) error {
-		for _, f := range files {
-			err = errors.Join(err, db.fs.Remove(db.files.path(f.Num)))
-		}
-		return err
-	}
-	if err := db.health.failed(); err != nil {
-		return removeAll(err)
-	}
-	old := db.states.cur.Load().version
-	if dropped(old, edit) {
-		return removeAll(errTreeGone)
-	}
-	edit.Num = old.EditNum + 1
-	edit.Stamp = db.stamp.Load()
-	edit.NextFile = db.nextFile.Load()
-	next, err := old.Apply(edit)
-	if err == nil {
-		err = checkEdit(old, next, edit)
-		if err != nil {
-			next.Unref()
-		}
-	}
-	if err != nil {
-		return removeAll(err)
-	}
-	if err := db.manifest.Append(edit); err != nil {
-		err = db.fail("write the manifest", err)
-		next.Unref() // its files stay, see obsolete: the edit may be on disk
-		return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
-	}
-	if db.manifest.Full() {
-		db.rollManifest(next)
-	}
-	db.states.change(func(st *state) {
-		st.version = next
-		st.tables = tablesOf(next.Schema, st.tables)
-		if change != nil {
-			change(st)
-		}
-	})
-	return nil
-}
-
 // rollManifest starts a new manifest with the state v, which the old one ends with. When that fails the store fails: which
 // of the two a later open would follow is not known.
 func (db *DB) rollManifest(v *levels.Version) {
@@ -230,52 +182,6 @@ func (db *DB) rollManifest(v *levels.Version) {
 	if err := errors.Join(old.Close(), db.fs.Remove(path.Join(db.dir, levels.ManifestName(old.Num())))); err != nil {
 		db.logger.Warn("cannot remove the old manifest; the next open will", "cause", err)
 	}
-}
-
-// errTreeGone: the table was dropped while a job worked on it.
-var errTreeGone = errors.New("table was dropped meanwhile")
-
-func dropped(v *levels.Version, e *levels.Edit) bool {
-	for _, a := range e.Added {
-		if v.Trees[a.Tree] == nil {
-			return true
-		}
-	}
-	for _, d := range e.Deleted {
-		if v.Trees[d.Tree] == nil {
-			return true
-		}
-	}
-	for _, f := range e.Flushed {
-		if v.Trees[f.Tree] == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// checkEdit holds the order of levels, see levels.Check.
-func checkEdit(old, next *levels.Version, e *levels.Edit) error {
-	seen := map[uint64]bool{}
-	check := func(tree uint64) error {
-		o, n := old.Trees[tree], next.Trees[tree]
-		if seen[tree] || o == nil || n == nil {
-			return nil
-		}
-		seen[tree] = true
-		return levels.Check(o, n, e)
-	}
-	for _, a := range e.Added {
-		if err := check(a.Tree); err != nil {
-			return err
-		}
-	}
-	for _, d := range e.Deleted {
-		if err := check(d.Tree); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // unneeded is the sequence through which the log is not needed any more once the given memtables are in files or dropped.

@@ -49,8 +49,11 @@ func (j *jobs) init(db *DB) {
 	j.changed = make(chan struct{})
 }
 
-func (db *DB) pickOptions() levels.PickOptions {
-	return levels.PickOptions{L0Files: db.opts.L0Files, LevelBytes: db.opts.LevelBytes, FileBytes: db.opts.TableFileBytes}
+func (db *DB) pickOptions(st *state, tree uint64) levels.PickOptions {
+	return levels.PickOptions{
+		L0Files: db.opts.L0Files, LevelBytes: db.opts.LevelBytes, FileBytes: db.opts.TableFileBytes,
+		Changes: st.standing(tree), OldestMem: st.oldestMem(tree),
+	}
 }
 
 // measure sets the pressure from a state: the worst tree counts.
@@ -227,7 +230,7 @@ func (j *jobs) pick(st *state) (levels.Plan, bool) {
 	found, depth := false, -1
 	for id, t := range st.version.Trees {
 		if d := len(t.Sub); !found || d > depth || d == depth && id < best.Tree {
-			if plan, ok := levels.Pick(t, j.db.pickOptions(), &j.busy); ok {
+			if plan, ok := levels.Pick(t, j.db.pickOptions(st, id), &j.busy); ok {
 				best, found, depth = plan, true, d
 			}
 		}
@@ -279,7 +282,7 @@ func damagedInputs(plan *levels.Plan, err error) []levels.Num {
 
 // ended records how a job ended, wakes who waits for it and starts what can start now.
 func (j *jobs) ended(err error) {
-	if err != nil && (errors.Is(err, ErrClosed) || errors.Is(err, errTreeGone) || errors.Is(err, ErrFailed)) {
+	if err != nil && (errors.Is(err, ErrClosed) || errors.Is(err, errTreeGone) || errors.Is(err, errOutrun) || errors.Is(err, ErrFailed)) {
 		err = nil
 	} else if err != nil || !j.retryPending() {
 		j.db.health.background(err)

@@ -28,7 +28,7 @@ func TestCompactionsGoOnAfterAManualOne(t *testing.T) {
 	sublevels := func() int {
 		st := s.states.pin()
 		defer st.unref()
-		return len(st.version.Trees[st.tables["b"].tree].Sub)
+		return len(st.version.Trees[st.tables["b"].Groups[0].Tree].Sub)
 	}
 	for began := time.Now(); sublevels() >= defaultL0; time.Sleep(time.Millisecond) {
 		if time.Since(began) > 2*time.Second {

@@ -125,8 +125,8 @@ func (db *DB) Metrics() Metrics {
 			m.MemtableBytes += s.Bytes()
 		}
 	}
-	for _, t := range st.version.Trees {
-		m.DebtBytes += levels.Debt(t, db.pickOptions())
+	for id, t := range st.version.Trees {
+		m.DebtBytes += levels.Debt(t, db.pickOptions(st, id))
 		m.Levels[0].Sublevels = max(m.Levels[0].Sublevels, len(t.Sub))
 	}
 	st.version.Live(func(_ uint64, level int, f *levels.File) {

@@ -7,17 +7,17 @@ import (
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/memtable"
 	"github.com/rowandb/rowan/engine/internal/merge"
-	"github.com/rowandb/rowan/gc"
 	"github.com/rowandb/rowan/levels"
 )
 
-// newest returns the newest cell of a column of a plain family that rule leaves, as the batch sees it. Its value is valid as
+// newest returns the newest cell of a column of a plain family that its rule leaves, as the batch sees it. Its value is valid as
 // long as the state is pinned.
 //
 // Of the cells that a rule leaves the newest live one is always the first, so memtables are asked from the newest on, and files
 // only if one of them may hold a later timestamp than what was found: a counter that is written often costs no file access.
-func (r *run) newest(t *rtable, row, col []byte, rule gc.Rule) (cell.Cell, bool, error) {
-	c, found, sure := r.newestInMemory(t, row, col)
+func (r *run) newest(t *rtable, f *levels.Family, row, col []byte) (cell.Cell, bool, error) {
+	tree, rule := t.treeOf(f), f.Rule
+	c, found, sure := r.newestInMemory(t, tree, row, col)
 	if !sure {
 		return r.newestOfAll(t, row, col)
 	}
@@ -25,8 +25,11 @@ func (r *run) newest(t *rtable, row, col []byte, rule gc.Rule) (cell.Cell, bool,
 }
 
 // newestInMemory looks at memtables only. sure is false if the answer may lie deeper, or takes merging to know.
-func (r *run) newestInMemory(t *rtable, row, col []byte) (best cell.Cell, found, sure bool) {
-	mems := r.st.trees[t.tree]
+func (r *run) newestInMemory(t *rtable, tree uint64, row, col []byte) (best cell.Cell, found, sure bool) {
+	if len(t.group(tree).standing) > 0 {
+		return best, false, false // a source may have to be seen through a mask or an older rule
+	}
+	mems := r.st.trees[tree]
 	n := len(mems.sealed)
 	r.upTo = append(append(r.upTo[:0], col...), 0)
 	cols := cell.Range{From: col, To: r.upTo}
@@ -34,7 +37,7 @@ func (r *run) newestInMemory(t *rtable, row, col []byte) (best cell.Cell, found,
 		var m *memtable.Table
 		switch {
 		case i < 0:
-			if m = r.own.of(t.tree); m == nil {
+			if m = r.own.of(tree); m == nil {
 				continue
 			}
 		case i == 0:
@@ -53,7 +56,7 @@ func (r *run) newestInMemory(t *rtable, row, col []byte) (best cell.Cell, found,
 			return best, found, false
 		}
 	}
-	return best, found, found && best.TS >= newestInFiles(r.st.version.Trees[t.tree], row)
+	return best, found, found && best.TS >= newestInFiles(r.st.version.Trees[tree], row)
 }
 
 // newestInFiles bounds the timestamps that a row can have in a tree's files, from what is known of them without opening any.

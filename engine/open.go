@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"path"
 	"path/filepath"
 	"slices"
@@ -289,6 +290,11 @@ func (db *DB) recover(v *levels.Version, fresh bool) (wal.Recovered, error) {
 			return rec, &damage.Error{File: db.dir, Part: "log", Offset: -1, Detail: "no slot-*.log is there"}
 		}
 	}
+	for _, t := range db.states.cur.Load().tables {
+		for i := range t.groups {
+			db.split(db.states.cur.Load(), &t.groups[i], math.MaxUint64)
+		}
+	}
 	db.clock.raise(rec.EngineTime)
 	db.raiseStamp(rec.Stamp)
 	for _, t := range v.Trees {
@@ -314,7 +320,7 @@ func (db *DB) replay(st *state, b []byte) (last uint64, err error) {
 	last = h.FirstSeq + uint64(h.Count) - 1
 	var unknown error
 	applied := uint64(0)
-	err = applyRecord(b, func(tree, seq uint64) *mem {
+	err = applyRecord(b, func(tree uint64, row []byte, seq uint64, size int) *mem {
 		t := st.version.Trees[tree]
 		if t == nil {
 			if tree > st.version.LastTree && unknown == nil {
@@ -325,14 +331,17 @@ func (db *DB) replay(st *state, b []byte) (last uint64, err error) {
 		if seq <= t.FlushedThrough {
 			return nil
 		}
+		g := st.tableOf(tree).group(tree)
+		if g.dropped(row, seq) {
+			return nil
+		}
+		db.split(st, g, seq)
 		m := st.trees[tree].active
 		if m.first == 0 {
 			m.first = seq
 		}
-		if m.last < last { // the record's first entry for this tree
-			m.last = last
-			m.grow(len(b), h.Count)
-		}
+		m.last = last
+		m.grow(size, 1)
 		applied++
 		return m
 	}, func(tree uint64, col []byte) cell.Fold {
@@ -348,13 +357,35 @@ func (db *DB) replay(st *state, b []byte) (last uint64, err error) {
 	return last, errors.Join(err, unknown)
 }
 
+// dropped reports whether an entry is of rows that were dropped after it.
+func (g *group) dropped(row []byte, seq uint64) bool {
+	for _, c := range g.rows {
+		if seq <= c.Seq && c.Has(row) {
+			return true
+		}
+	}
+	return false
+}
+
+// split seals the active memtable of a tree where a change of rules was made before sequence seq, as it was sealed then.
+func (db *DB) split(st *state, g *group, seq uint64) {
+	t := st.trees[g.tree]
+	if t.active.first == 0 || len(g.layers) == 0 || g.classOfMem(t.active.last) == g.classOfMem(seq) {
+		return
+	}
+	m := db.newMem()
+	m.refs.Store(1)
+	st.trees[g.tree] = &memtree{active: m, sealed: append(t.sealed, t.active)}
+}
+
 // startWriting begins a fresh manifest and a fresh log slot, and clears away what no longer counts.
 func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recovered) error {
 	e := &levels.Edit{
 		Num: v.EditNum + 1, OpenCount: v.OpenCount + 1, StoreID: v.StoreID, EngineTime: db.clock.mark.Load(), Stamp: db.stamp.Load(),
 		NextFile: v.NextFile,
 	}
-	next, err := v.Apply(e)
+	e.PutTables = v.Schema.Tables() // so that what they need not stand for any more is forgotten
+	next, err := db.applyEdit(v, e)
 	if err != nil {
 		return err
 	}
@@ -369,7 +400,10 @@ func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recove
 		}
 	}
 	db.nextFile.Store(next.NextFile)
-	db.states.change(func(st *state) { st.version = next })
+	db.states.change(func(st *state) {
+		st.version = next
+		st.tables = tablesOf(next.Schema, st.tables)
+	})
 	if db.manifest, err = levels.CreateManifest(db.fs, db.dir, manifestNum, next); err != nil {
 		return err
 	}

@@ -16,52 +16,157 @@ type reading struct {
 	table *rtable
 	seq   uint64
 	own   *overlay // of a batch that reads; the newest source
+	flat  bool     // show what is stored, past the rules that old sources follow for good
 }
 
-// scan returns all sources of the table, newest first, joined.
+// scan returns all sources of the table that may hold columns of o, newest first, joined.
 func (r *reading) scan(o cell.IterOptions, cfg merge.Config) *merge.Iter {
-	tree := r.st.version.Trees[r.table.tree]
-	mems := r.st.trees[r.table.tree]
-	src := make([]cell.Iter, 0, 1+len(mems.sealed)+len(tree.Sub)+levels.Depth)
-	src = append(src, mems.active.NewIter(r.seq, o))
-	for i := len(mems.sealed) - 1; i >= 0; i-- {
-		src = append(src, mems.sealed[i].NewIter(r.seq, o))
+	if len(r.table.groups) == 1 {
+		return merge.New(cfg, r.sources(nil, &r.table.groups[0], o))
 	}
-	open := r.db.files.opener(o)
-	for i := len(tree.Sub) - 1; i >= 0; i-- {
-		src = append(src, merge.NewRun(tree.Sub[i], open))
-	}
-	for l := 1; l < levels.Depth; l++ {
-		if len(tree.Files[l]) > 0 {
-			src = append(src, merge.NewRun(tree.Files[l], open))
+	var src []cell.Iter
+	var ends []int
+	for i := range r.table.groups {
+		if g := &r.table.groups[i]; g.has(&o) {
+			src = r.sources(src, g, o)
+			ends = append(ends, len(src))
 		}
 	}
-	return merge.New(cfg, src)
+	m := merge.New(cfg, src)
+	m.Groups(ends)
+	return m
+}
+
+// sources appends the sources of one tree.
+func (r *reading) sources(src []cell.Iter, g *group, o cell.IterOptions) []cell.Iter {
+	if len(g.layers) == 0 || r.flat {
+		return r.flatSources(src, g, o, noClass)
+	}
+	o.MaxTS = 0           // the old rule may count what is newer
+	var older []cell.Iter // what is behind the layers so far, as at most one source
+	for i := range g.layers {
+		in := append(r.flatSources(nil, g, o, i), older...)
+		if older = in; len(in) > 0 {
+			older = []cell.Iter{merge.NewNested(merge.New(merge.Config{Families: g.layers[i].families}, in))}
+		}
+	}
+	return append(r.flatSources(src, g, o, len(g.layers)), older...)
+}
+
+// flatSources appends the sources of a tree of one class, newest first.
+func (r *reading) flatSources(src []cell.Iter, g *group, o cell.IterOptions, class int) []cell.Iter {
+	tree := r.st.version.Trees[g.tree]
+	mems := r.st.trees[g.tree]
+	if src == nil {
+		src = make([]cell.Iter, 0, 1+len(mems.sealed)+len(tree.Sub)+levels.Depth)
+	}
+	if class >= len(g.layers) {
+		src = append(src, mems.active.NewIter(r.seq, o))
+	}
+	for i := len(mems.sealed) - 1; i >= 0; i-- {
+		m := mems.sealed[i]
+		if class == noClass || g.classOfMem(m.last) == class {
+			src = append(src, view(m.NewIter(r.seq, o), g.hiddenMem(m.last)))
+		}
+	}
+	open := g.opener(r.db.files.opener(o))
+	for i := len(tree.Sub) - 1; i >= 0; i-- {
+		if run := g.ofClass(tree.Sub[i], class); len(run) > 0 {
+			src = append(src, merge.NewRun(run, open))
+		}
+	}
+	for l := 1; l < levels.Depth; l++ {
+		if run := g.ofClass(tree.Files[l], class); len(run) > 0 {
+			src = append(src, merge.NewRun(run, open))
+		}
+	}
+	return src
+}
+
+// ofClass returns the files of a run that are of a class.
+func (g *group) ofClass(run []*levels.File, class int) []*levels.File {
+	if class == noClass || len(g.layers) == 0 {
+		return run
+	}
+	var out []*levels.File
+	for _, f := range run {
+		if g.class(f) == class {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // point returns the sources that have row, newest first, joined and standing on it. A source without the row is left out;
 // for files the row filter decides first.
 func (r *reading) point(row []byte, o cell.IterOptions, cfg merge.Config) (_ *merge.Iter, err error) {
 	src := make([]cell.Iter, 0, 8)
-	defer func() {
-		if err != nil {
+	var ends []int
+	for i := range r.table.groups {
+		g := &r.table.groups[i]
+		if len(r.table.groups) > 1 && !g.has(&o) {
+			continue
+		}
+		if src, err = r.pointSources(src, g, row, o); err != nil {
 			for _, it := range src {
 				it.Close()
 			}
+			return nil, err
 		}
-	}()
-	if own := r.own.of(r.table.tree); own != nil {
+		if len(r.table.groups) > 1 {
+			ends = append(ends, len(src))
+		}
+	}
+	m := merge.New(cfg, src)
+	if ends != nil {
+		m.Groups(ends)
+	}
+	m.Here(row)
+	return m, nil
+}
+
+// pointSources appends the sources of one tree that have row. On an error too it returns all that is to be closed.
+func (r *reading) pointSources(src []cell.Iter, g *group, row []byte, o cell.IterOptions) ([]cell.Iter, error) {
+	if len(g.layers) == 0 || r.flat {
+		return r.pointFlat(src, g, row, o, noClass)
+	}
+	o.MaxTS = 0 // as in sources
+	var older []cell.Iter
+	for i := range g.layers {
+		in, err := r.pointFlat(nil, g, row, o, i)
+		in = append(in, older...)
+		if err != nil {
+			return append(src, in...), err
+		}
+		if older = in; len(in) > 0 {
+			m := merge.New(merge.Config{Families: g.layers[i].families}, in)
+			m.Here(row)
+			older = []cell.Iter{merge.NewNested(m)}
+		}
+	}
+	src, err := r.pointFlat(src, g, row, o, len(g.layers))
+	return append(src, older...), err
+}
+
+// pointFlat appends the sources of a tree of one class that have row.
+func (r *reading) pointFlat(src []cell.Iter, g *group, row []byte, o cell.IterOptions, class int) (_ []cell.Iter, err error) {
+	if own := r.own.of(g.tree); own != nil && class >= len(g.layers) {
 		if it := own.NewIter(everything, o); it.SeekExact(row) {
 			src = append(src, it)
 		} else {
 			it.Close()
 		}
 	}
-	mems := r.st.trees[r.table.tree]
+	mems := r.st.trees[g.tree]
 	for i := len(mems.sealed); i >= 0; i-- {
 		m := mems.active
 		if i < len(mems.sealed) {
 			m = mems.sealed[i]
+			if class != noClass && g.classOfMem(m.last) != class || len(g.rows) > 0 && covers(g.hiddenMem(m.last), row) {
+				continue
+			}
+		} else if class < len(g.layers) {
+			continue
 		}
 		it := m.NewIter(r.seq, o)
 		if it.SeekExact(row) {
@@ -70,24 +175,27 @@ func (r *reading) point(row []byte, o cell.IterOptions, cfg merge.Config) (_ *me
 			it.Close()
 		}
 	}
-	tree := r.st.version.Trees[r.table.tree]
+	tree := r.st.version.Trees[g.tree]
 	hash := bloom.HashRow(row)
 	for i := len(tree.Sub) - 1; i >= 0; i-- {
-		if src, err = r.pointRun(src, tree.Sub[i], row, hash, o); err != nil {
-			return nil, err
+		if src, err = r.pointRun(src, g, tree.Sub[i], row, hash, o, class); err != nil {
+			return src, err
 		}
 	}
 	for l := 1; l < levels.Depth; l++ {
-		if src, err = r.pointRun(src, tree.Files[l], row, hash, o); err != nil {
-			return nil, err
+		if src, err = r.pointRun(src, g, tree.Files[l], row, hash, o, class); err != nil {
+			return src, err
 		}
 	}
-	m := merge.New(cfg, src)
-	m.Here(row)
-	return m, nil
+	return src, nil
 }
 
-func (r *reading) pointRun(src []cell.Iter, run []*levels.File, row []byte, hash uint64, o cell.IterOptions) ([]cell.Iter, error) {
+func covers(rows []merge.Rows, row []byte) bool {
+	_, in := merge.FindRows(rows, row)
+	return in
+}
+
+func (r *reading) pointRun(src []cell.Iter, g *group, run []*levels.File, row []byte, hash uint64, o cell.IterOptions, class int) ([]cell.Iter, error) {
 	lo, hi := 0, len(run)
 	for lo < hi {
 		mid := (lo + hi) / 2
@@ -99,12 +207,16 @@ func (r *reading) pointRun(src []cell.Iter, run []*levels.File, row []byte, hash
 	}
 	for hi = lo; hi < len(run) && run[hi].Bounds.ContainsRow(row); hi++ {
 	}
+	run = run[lo:hi]
+	if len(g.standing) > 0 {
+		run = g.showing(run, row, class)
+	}
 	var it cell.Iter
-	switch hi - lo {
+	switch len(run) {
 	case 0:
 		return src, nil
 	case 1:
-		t, err := r.db.files.table(run[lo])
+		t, err := r.db.files.table(run[0])
 		if err != nil {
 			return src, err
 		}
@@ -114,7 +226,7 @@ func (r *reading) pointRun(src []cell.Iter, run []*levels.File, row []byte, hash
 		}
 		it = t.NewIter(o)
 	default:
-		it = merge.NewRun(run[lo:hi], r.db.files.opener(o))
+		it = merge.NewRun(run, r.db.files.opener(o))
 	}
 	if it.SeekGE(row) && bytes.Equal(it.Row(), row) {
 		return append(src, it), nil
@@ -122,4 +234,15 @@ func (r *reading) pointRun(src []cell.Iter, run []*levels.File, row []byte, hash
 	err := it.Err()
 	it.Close()
 	return src, err
+}
+
+// showing returns the files of a class among run that may show row.
+func (g *group) showing(run []*levels.File, row []byte, class int) []*levels.File {
+	var out []*levels.File
+	for _, f := range g.ofClass(run, class) {
+		if !covers(g.hidden(f), row) {
+			out = append(out, f)
+		}
+	}
+	return out
 }

@@ -85,6 +85,7 @@ func (t *Table) ReadModifyWrite(ctx context.Context, row string, m *ReadModifyWr
 
 // modified is a column that a read-modify-write changes.
 type modified struct {
+	tree      uint64
 	col       []byte
 	family    string
 	qualifier string
@@ -141,7 +142,7 @@ func (r *run) modify(t *rtable, row []byte, m *ReadModifyWrite) ([]Cell, error) 
 	cells := make([]Cell, len(r.mods))
 	for i := range r.mods {
 		x := &r.mods[i]
-		if err := r.append(t, cell.Entry{Tree: t.tree, Row: row, Op: cell.OpCell, Kind: cell.KindSet, Col: x.col, TS: x.ts, Value: x.value}); err != nil {
+		if err := r.append(t, cell.Entry{Tree: x.tree, Row: row, Op: cell.OpCell, Kind: cell.KindSet, Col: x.col, TS: x.ts, Value: x.value}); err != nil {
 			return nil, err
 		}
 		cells[i] = Cell{Family: x.family, Qualifier: x.qualifier, Timestamp: Timestamp(x.ts), Value: x.value}
@@ -152,7 +153,7 @@ func (r *run) modify(t *rtable, row []byte, m *ReadModifyWrite) ([]Cell, error) 
 // base adds the newest cell of column r.col, which rule u is about, to r.mods.
 func (r *run) base(t *rtable, row []byte, u *rmwRule) error {
 	f := t.Family(u.family)
-	c, ok, err := r.newest(t, row, r.col, f.Rule)
+	c, ok, err := r.newest(t, f, row, r.col)
 	if err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func (r *run) base(t *rtable, row []byte, u *rmwRule) error {
 	}
 	x := &r.mods[n]
 	x.col = append(x.col[:0], r.col...)
-	x.family, x.qualifier, x.ts = f.Name, u.qualifier, r.serverTime()
+	x.tree, x.family, x.qualifier, x.ts = t.treeOf(f), f.Name, u.qualifier, r.serverTime()
 	switch {
 	case ok:
 		x.ts = max(x.ts, c.TS)

@@ -3,10 +3,9 @@ package engine
 import (
 	"context"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 
-	"github.com/rowandb/rowan/cell"
-	"github.com/rowandb/rowan/gc"
 	"github.com/rowandb/rowan/levels"
 )
 
@@ -27,7 +26,7 @@ func (t *Table) Name() string { return t.name }
 type TableInfo struct {
 	Name     string
 	ID       uint64 // never used again for another table
-	Families map[string]gc.Rule
+	Families map[string]FamilySpec
 	Codec    Codec
 }
 
@@ -48,14 +47,8 @@ func (s TableSpec) check() error {
 		return fmt.Errorf("%w: a table needs at least one family", ErrOption)
 	}
 	for name, f := range s.Families {
-		if err := cell.CheckFamily(name); err != nil {
+		if err := f.check(name); err != nil {
 			return err
-		}
-		if err := f.GC.Validate(); err != nil {
-			return fmt.Errorf("family %q: %w: %w", name, ErrRule, err)
-		}
-		if f.Aggregate > Max {
-			return fmt.Errorf("%w: family %q: aggregate %d", ErrOption, name, f.Aggregate)
 		}
 	}
 	if s.Codec > CodecZstd {
@@ -95,26 +88,21 @@ func (db *DB) CreateTable(ctx context.Context, name string, spec TableSpec) (*Ta
 		return nil, fmt.Errorf("%w: %q", ErrTableExists, name)
 	}
 	t := &levels.Table{
-		ID: v.LastTable + 1, Name: name, HighestLife: uint64(len(spec.Families)),
-		Groups: []levels.Group{{Tree: v.LastTree + 1}},
+		ID: v.LastTable + 1, Name: name,
 		Options: levels.TableOptions{
 			Codec: uint8(spec.Codec), BlockSize: uint32(spec.BlockBytes), BloomBits: uint32(spec.BloomBits), ColumnFilter: spec.ColumnFilter,
 		},
 	}
-	for n, f := range spec.Families {
-		t.Families = append(t.Families, levels.Family{Name: n, Rule: f.GC, Fold: levels.Fold(f.Aggregate)})
-	}
-	sort.Slice(t.Families, func(i, j int) bool { return t.Families[i].Name < t.Families[j].Name })
-	for i := range t.Families {
-		t.Families[i].Life = uint64(i) + 1
+	tree := v.LastTree
+	for _, n := range slices.Sorted(maps.Keys(spec.Families)) {
+		addFamily(t, n, spec.Families[n], &tree)
 	}
 	// Whoever sees the table after a crash must find all that was written before it.
 	if _, err := db.settleLog(ctx); err != nil {
 		return nil, err
 	}
 	err := db.install(&levels.Edit{PutTables: []*levels.Table{t}}, nil, func(st *state) {
-		m := db.newMem()
-		st.trees[t.Groups[0].Tree] = &memtree{active: m}
+		db.addTrees(st, t)
 		st.gen++
 	})
 	if err != nil {
@@ -151,11 +139,17 @@ func (db *DB) DropTable(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	mems := db.states.cur.Load().trees[t.tree]
-	unneeded := db.unneeded(append(mems.sealed[:len(mems.sealed):len(mems.sealed)], mems.active)...)
+	var mems []*mem
+	for _, g := range t.groups {
+		m := db.states.cur.Load().trees[g.tree]
+		mems = append(append(mems, m.sealed...), m.active)
+	}
+	unneeded := db.unneeded(mems...)
 	edit := &levels.Edit{DropTables: []uint64{t.ID}, LastSeq: seq, LogStart: db.log.OldestSlotFor(unneeded)}
 	err = db.install(edit, nil, func(st *state) {
-		delete(st.trees, t.tree)
+		for _, g := range t.groups {
+			delete(st.trees, g.tree)
+		}
 		st.gen++
 	})
 	if err != nil {
@@ -211,9 +205,9 @@ func (t *Table) Describe(ctx context.Context) (TableInfo, error) {
 	if r == nil {
 		return TableInfo{}, fmt.Errorf("%w: %q", ErrNoTable, t.name)
 	}
-	info := TableInfo{Name: r.Name, ID: r.ID, Families: map[string]gc.Rule{}, Codec: Codec(r.Options.Codec)}
+	info := TableInfo{Name: r.Name, ID: r.ID, Families: map[string]FamilySpec{}, Codec: Codec(r.Options.Codec)}
 	for _, f := range r.Families {
-		info.Families[f.Name] = f.Rule
+		info.Families[f.Name] = FamilySpec{GC: f.Rule, Aggregate: Aggregate(f.Fold), Group: r.Groups[f.Group].Name}
 	}
 	return info, nil
 }

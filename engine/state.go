@@ -51,8 +51,8 @@ func (m *mem) unref() {
 // rtable is a table as the running store sees it.
 type rtable struct {
 	*levels.Table
-	tree     uint64
 	families *merge.Families
+	groups   []group // as in Table
 	// gate is held shared by batches of the table from evaluation until their entries are in the memtables, and exclusively
 	// by schema changes. It lives as long as the table id.
 	gate *sync.RWMutex
@@ -145,7 +145,7 @@ func tablesOf(schema *levels.Schema, old map[string]*rtable) map[string]*rtable 
 		case o != nil && o.Table == t:
 			out[t.Name] = o
 		default:
-			r := &rtable{Table: t, tree: t.Groups[0].Tree, families: merge.NewFamilies(t), gate: new(sync.RWMutex)}
+			r := newTable(t)
 			if o != nil && o.ID == t.ID {
 				r.gate = o.gate
 			}

@@ -29,7 +29,7 @@ func TestWriterAtTheLimitWaitsForTheNextJob(t *testing.T) {
 	x := new(hookedExecutor)
 	s := newStore(t, func(o *Options) { o.Background = x })
 	tb := s.table("t", map[string]gc.Rule{"f": gc.NoPolicy()})
-	tree := s.states.cur.Load().tables["t"].tree
+	tree := s.states.cur.Load().tables["t"].Groups[0].Tree
 	j := &s.jobs
 	j.mu.Lock()
 	j.flushing[tree] = true // a flush that takes its time

@@ -18,8 +18,8 @@ type run struct {
 	entries cell.RecordBuilder
 	record  []byte
 	col     []byte
-	upTo    []byte // the column after col, where that is needed
-	mems    []*mem // by tree of tables
+	upTo    []byte    // the column after col, where that is needed
+	trees   []touched // that entries go to
 	epoch   uint64
 	now     int64
 	stamp   int64
@@ -37,6 +37,13 @@ type run struct {
 	mods  []modified   // of the running read-modify-write
 	rows  []Row        // results of read-modify-writes, in order of the items
 	it    memtable.Iter
+}
+
+// touched is what a batch has for one tree.
+type touched struct {
+	tree           uint64
+	bytes, entries int
+	mem            *mem // once the batch has its place
 }
 
 var runs = sync.Pool{New: func() any { return new(run) }}
@@ -179,16 +186,16 @@ func (r *run) commit() (uint64, error) {
 	db.nextSeq = last + 1
 	db.logged += int64(len(r.record))
 	st := db.states.cur.Load() // seals happen under placeMu: the active memtables cannot change
-	r.mems = r.mems[:0]
-	for _, t := range r.tables {
+	for i := range r.trees {
+		t := &r.trees[i]
 		m := st.trees[t.tree].active
 		m.refs.Add(1)
 		if m.first == 0 {
 			m.first, m.at = first, db.logged
 		}
 		m.last = last
-		m.grow(len(r.record), int(n))
-		r.mems = append(r.mems, m)
+		m.grow(t.bytes, t.entries)
+		t.mem = m
 	}
 	old := db.logged >= db.logDue
 	ticket := db.publisher.Enter(last)
@@ -197,7 +204,8 @@ func (r *run) commit() (uint64, error) {
 	err := applyRecord(r.record, r.memOf, r.foldOf)
 	db.publisher.Done(ticket)
 	full := false
-	for _, m := range r.mems {
+	for i := range r.trees {
+		m := r.trees[i].mem
 		full = full || m.size.Load() >= db.opts.MemtableBytes
 		m.unref()
 	}
@@ -209,8 +217,8 @@ func (r *run) commit() (uint64, error) {
 		return 0, fmt.Errorf("%w: %w", ErrUnknownOutcome, db.fail("fill the memtable", err))
 	}
 	if full {
-		for _, t := range r.tables {
-			db.sealIfFull(t.tree)
+		for i := range r.trees {
+			db.sealIfFull(r.trees[i].tree)
 		}
 	}
 	if old {
@@ -219,10 +227,10 @@ func (r *run) commit() (uint64, error) {
 	return last, nil
 }
 
-func (r *run) memOf(tree uint64, _ uint64) *mem {
-	for i, t := range r.tables {
-		if t.tree == tree {
-			return r.mems[i]
+func (r *run) memOf(tree uint64, _ []byte, _ uint64, _ int) *mem {
+	for i := range r.trees {
+		if r.trees[i].tree == tree {
+			return r.trees[i].mem
 		}
 	}
 	return nil
@@ -230,7 +238,7 @@ func (r *run) memOf(tree uint64, _ uint64) *mem {
 
 func (r *run) foldOf(tree uint64, col []byte) cell.Fold {
 	for _, t := range r.tables {
-		if t.tree == tree {
+		if t.group(tree) != nil {
 			return t.families.Fold(col)
 		}
 	}
@@ -238,9 +246,9 @@ func (r *run) foldOf(tree uint64, col []byte) cell.Fold {
 }
 
 func (r *run) release() {
-	clear(r.mems)
-	r.mems = r.mems[:0]
 	r.forget()
+	clear(r.trees)
+	r.trees = r.trees[:0]
 	if cap(r.record) > 1<<20 {
 		*r = run{} // do not keep the memory of a huge batch
 	}
@@ -249,15 +257,17 @@ func (r *run) release() {
 }
 
 // applyRecord puts a batch's entries into memtables. memOf returns where an entry of a tree and sequence goes, nil for
-// nowhere; foldOf how Adds to a column of a tree fold. The live path and replay share it.
-func applyRecord(record []byte, memOf func(tree, seq uint64) *mem, foldOf func(tree uint64, col []byte) cell.Fold) error {
+// nowhere, size being its bytes in the record; foldOf how Adds to a column of a tree fold. The live path and replay share it.
+func applyRecord(record []byte, memOf func(tree uint64, row []byte, seq uint64, size int) *mem, foldOf func(tree uint64, col []byte) cell.Fold) error {
 	rd, err := cell.ReadRecord(record)
 	if err != nil {
 		return err
 	}
-	seq := rd.Header.FirstSeq
+	seq, at := rd.Header.FirstSeq, rd.Offset()
 	for e, ok := rd.Next(); ok; e, ok = rd.Next() {
-		if m := memOf(e.Tree, seq); m != nil {
+		size := rd.Offset() - at
+		at += size
+		if m := memOf(e.Tree, e.Row, seq, size); m != nil {
 			fold := cell.FoldNone
 			if e.Op == cell.OpCell && e.Kind == cell.KindMerge {
 				fold = foldOf(e.Tree, e.Col)

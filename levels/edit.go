@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/rowandb/rowan/cell"
-	"github.com/rowandb/rowan/gc"
 	"github.com/rowandb/rowan/internal/damage"
 )
 
@@ -52,8 +51,7 @@ type Flushed struct {
 }
 
 // Field tags of format 1. A reader that meets another number refuses the edit as a format it does not know. Tags 32 to 39
-// are kept free for what format 1 will say later: 32 drop masks (table, range, S), 33 rule changes (S, old rule, T), 34 and
-// 35 blob files added and removed, 36 applied index per scope.
+// are kept free for what format 1 will say later: 34 and 35 blob files added and removed, 36 applied index per scope.
 const (
 	tagNum        = 1
 	tagAdded      = 2
@@ -188,7 +186,7 @@ func DecodeEdit(b []byte) (*Edit, error) {
 }
 
 func appendFile(p []byte, f *File) []byte {
-	for _, v := range []uint64{f.Num, f.ID, uint64(f.Size), f.FirstSeq, f.LastSeq, f.Rows, f.Cells, f.Ranges, f.Deletes, f.Holes, f.LogicalBytes} {
+	for _, v := range []uint64{f.Num, f.ID, uint64(f.Size), f.FirstSeq, f.LastSeq, f.Settled, f.Rows, f.Cells, f.Ranges, f.Deletes, f.Holes, f.LogicalBytes} {
 		p = binary.AppendUvarint(p, v)
 	}
 	p = binary.AppendVarint(p, f.MinTS)
@@ -231,6 +229,11 @@ func appendTable(p []byte, t *Table) []byte {
 		p = append(p, byte(f.Fold))
 		p = f.Rule.Append(p)
 	}
+	p = binary.AppendUvarint(p, t.LastChange)
+	p = binary.AppendUvarint(p, uint64(len(t.Changes)))
+	for i := range t.Changes {
+		p = appendChange(p, &t.Changes[i])
+	}
 	return p
 }
 
@@ -252,6 +255,9 @@ func (d *decoder) fail(format string, args ...any) {
 		d.err = damage.New(d.part, int64(d.base+d.off), format, args...)
 	}
 }
+
+// wrap takes an error of another decoder that read from off on.
+func (d *decoder) wrap(err error) { d.err = damage.At(err, "", int64(d.base+d.off)) }
 
 func (d *decoder) uvarint(what string) uint64 {
 	if d.err != nil {
@@ -322,7 +328,7 @@ func (d *decoder) level() int {
 func (d *decoder) file() *File {
 	f := &File{
 		Num: d.uvarint("file number"), ID: d.uvarint("file id"), Size: d.time("file size"),
-		FirstSeq: d.uvarint("first sequence"), LastSeq: d.uvarint("last sequence"),
+		FirstSeq: d.uvarint("first sequence"), LastSeq: d.uvarint("last sequence"), Settled: d.uvarint("last change"),
 		Rows: d.uvarint("rows"), Cells: d.uvarint("cells"), Ranges: d.uvarint("ranges"), Deletes: d.uvarint("deletes"),
 		Holes: d.uvarint("holes"), LogicalBytes: d.uvarint("logical bytes"), MinTS: d.varint("lowest timestamp"), MaxTS: d.varint("highest timestamp"),
 	}
@@ -352,16 +358,10 @@ func (d *decoder) table() *Table {
 	}
 	for n := d.count("families"); n > 0 && d.err == nil; n-- {
 		f := Family{Name: string(d.bytes("family name", cell.FamilyMax)), Life: d.uvarint("life"), Group: d.uvarint("group"), Fold: Fold(d.byte("fold"))}
+		f.Rule = d.rule()
 		if d.err != nil {
 			break
 		}
-		rule, rest, err := gc.Decode(d.b[d.off:])
-		if err != nil {
-			d.err = damage.At(err, "", int64(d.base+d.off))
-			break
-		}
-		d.off = len(d.b) - len(rest)
-		f.Rule = rule
 		if err := cell.CheckFamily(f.Name); err != nil {
 			d.fail("%v", err)
 		}
@@ -375,6 +375,10 @@ func (d *decoder) table() *Table {
 			d.fail("families out of order at %q", f.Name)
 		}
 		t.Families = append(t.Families, f)
+	}
+	t.LastChange = d.uvarint("last change")
+	for n := d.count("changes"); n > 0 && d.err == nil; n-- {
+		t.Changes = append(t.Changes, d.change(t))
 	}
 	return t
 }

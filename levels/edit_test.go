@@ -16,9 +16,13 @@ func sampleEdit() *Edit {
 		Num: 7, NextFile: 10, LastSeq: 300,
 		PutTables: []*Table{{
 			ID: 1, Name: "t", HighestLife: 1, Groups: []Group{{Tree: 1}}, Families: []Family{{Name: "f", Life: 1, Rule: gc.MaxVersionsPolicy(2)}},
+			LastChange: 2, Changes: []Change{
+				{Num: 1, Kind: ChangeRule, Seq: 200, Tree: 1, Life: 1, Time: 100},
+				{Num: 2, Kind: ChangeRows, Seq: 299, Lo: []byte("a"), Hi: []byte("b")},
+			},
 		}},
 		Added: []AddedFile{{1, 0, &File{
-			Num: 9, ID: 0x1122, Size: 8192, FirstSeq: 1, LastSeq: 300, Rows: 2, Cells: 3, Deletes: 1, MinTS: 5, MaxTS: 6, LogicalBytes: 50,
+			Num: 9, ID: 0x1122, Size: 8192, FirstSeq: 1, LastSeq: 300, Settled: 1, Rows: 2, Cells: 3, Deletes: 1, MinTS: 5, MaxTS: 6, LogicalBytes: 50,
 			Bounds: cell.Bounds{LoRow: []byte("a"), LoCol: []byte{}, HiRow: []byte("b")},
 		}}},
 		Flushed: []Flushed{{1, 300}},

@@ -21,6 +21,7 @@ type File struct {
 	Bounds cell.Bounds
 
 	FirstSeq, LastSeq uint64 // the batches it came from
+	Settled           uint64 // number of the last change of the table that its contents have gone through
 
 	Rows, Cells     uint64
 	Ranges, Deletes uint64 // wide and narrow deletes

@@ -1,7 +1,6 @@
 package levels
 
 import (
-	"bytes"
 	"slices"
 	"sort"
 
@@ -74,17 +73,19 @@ func Pick(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
 	}
 	sort.SliceStable(list, func(i, j int) bool { return list[i].score > list[j].score })
 	for _, d := range list {
+		p, ok := Plan{}, false
 		if d.level == 0 {
-			if p, ok := pickL0(t, o, b, base); ok {
+			p, ok = pickL0(t, o, b, base)
+		} else {
+			p, ok = pickLevel(t, b, d.level)
+		}
+		if ok {
+			if p, ok = fit(t, o, b, p); ok {
 				return p, true
 			}
-			continue
-		}
-		if p, ok := pickLevel(t, b, d.level); ok {
-			return p, true
 		}
 	}
-	return Plan{}, false
+	return pickSettle(t, o, b)
 }
 
 // pickL0 takes the oldest files of L0 down to the base, or, while the base is busy there, merges young ones with each other.
@@ -95,6 +96,9 @@ func pickL0(t *Tree, o PickOptions, b *Busy, base int) (Plan, bool) {
 		if b.Held(f.Num) || overlapsAny(blocked, f.Bounds) {
 			blocked = append(blocked, f)
 			continue
+		}
+		if len(in) > 0 && o.Changes.class(f) != o.Changes.class(in[0]) {
+			break // what is behind a change of a rule goes by itself first
 		}
 		if len(in) >= o.L0Files && size+f.Size > l0JobBytes {
 			break
@@ -142,7 +146,7 @@ func pickInsideL0(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
 	l0 := t.Files[0]
 	from := len(l0)
 	var size int64
-	for from > 0 && !b.Held(l0[from-1].Num) && size+l0[from-1].Size <= l0JobBytes {
+	for from > 0 && !b.Held(l0[from-1].Num) && o.Changes.class(l0[from-1]) == o.Changes.class(l0[len(l0)-1]) && size+l0[from-1].Size <= l0JobBytes {
 		from--
 		size += l0[from].Size
 	}
@@ -252,9 +256,9 @@ func Debt(t *Tree, o PickOptions) int64 {
 }
 
 // PlanRange plans to merge every file that overlaps bounds, nil for all, into the deepest level in use. Files go along that
-// must for the sake of order. ok is false when a running job or a file set aside is in the way; a plan without inputs means
-// that there is nothing to merge.
-func PlanRange(t *Tree, b *Busy, bounds *cell.Bounds) (Plan, bool) {
+// must for the sake of order, and all that is behind the same changes of rules. ok is false when a running job or a file set
+// aside is in the way; a plan without inputs means that there is nothing to merge.
+func PlanRange(t *Tree, b *Busy, bounds *cell.Bounds, changes Standing) (Plan, bool) {
 	p := Plan{Tree: t.ID, Why: "manual", Output: Depth - 1}
 	for l := Depth - 1; l > 0; l-- {
 		if len(t.Files[l]) > 0 {
@@ -263,11 +267,10 @@ func PlanRange(t *Tree, b *Busy, bounds *cell.Bounds) (Plan, bool) {
 		}
 	}
 	in := map[*File]bool{}
-	var queue []Input
 	take := func(l int, f *File) {
 		if !in[f] {
 			in[f] = true
-			queue = append(queue, Input{l, f})
+			p.Inputs = append(p.Inputs, Input{l, f})
 		}
 	}
 	for l, files := range t.Files {
@@ -277,8 +280,11 @@ func PlanRange(t *Tree, b *Busy, bounds *cell.Bounds) (Plan, bool) {
 			}
 		}
 	}
-	for i := 0; i < len(queue); i++ {
-		x := queue[i]
+	if len(p.Inputs) == 0 {
+		return p, true
+	}
+	for i := 0; i < len(p.Inputs); i++ {
+		x := p.Inputs[i]
 		if x.Level == 0 {
 			for _, f := range t.Files[0] {
 				if f == x.File {
@@ -294,33 +300,15 @@ func PlanRange(t *Tree, b *Busy, bounds *cell.Bounds) (Plan, bool) {
 				take(l, f)
 			}
 		}
-	}
-	if len(queue) == 0 {
-		return p, true
-	}
-	p.Inputs = queue
-	// The outputs fill the hull of all inputs, so what lies there in the output level goes along as well.
-	for grown := true; grown; {
-		grown = false
-		for _, f := range Overlapping(t.Files[p.Output], p.Bounds()) {
-			if !in[f] {
-				in[f], grown = true, true
-				p.Inputs = append(p.Inputs, Input{p.Output, f})
+		changes.takeBehind(t, x.File, take)
+		if i+1 == len(p.Inputs) {
+			// The outputs fill the hull of all inputs, so what lies there in the output level goes along as well.
+			for _, f := range Overlapping(t.Files[p.Output], p.Bounds()) {
+				take(p.Output, f)
 			}
 		}
 	}
-	slices.SortStableFunc(p.Inputs, func(x, y Input) int {
-		switch {
-		case x.Level != y.Level:
-			return x.Level - y.Level
-		case x.Level == 0 && x.File.LastSeq != y.File.LastSeq:
-			if x.File.LastSeq > y.File.LastSeq {
-				return -1
-			}
-			return 1
-		}
-		return bytes.Compare(x.File.Bounds.LoRow, y.File.Bounds.LoRow)
-	})
+	sortInputs(p.Inputs)
 	for _, x := range p.Inputs {
 		if b.Held(x.File.Num) {
 			return p, false

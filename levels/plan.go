@@ -42,6 +42,10 @@ type PickOptions struct {
 	LevelBytes int64 // target of the first level below L0 that is in use
 	FileBytes  int64 // size at which table files are cut
 	Factor     int   // size ratio of neighbouring levels; 0 means 10
+	// Changes are those that stand for the tree, nil for most, and OldestMem is the lowest sequence in its sealed memtables,
+	// NoMem if there is none; looked at only where a change stands.
+	Changes   Standing
+	OldestMem uint64
 }
 
 // Busy is what running jobs hold: their inputs, and the ranges that their outputs will fill. Files set aside are held too.
@@ -81,6 +85,9 @@ func (b *Busy) Hold(num Num) {
 	}
 	b.files[num] = true
 }
+
+// Release gives back a file that Hold took.
+func (b *Busy) Release(num Num) { delete(b.files, num) }
 
 // Held reports whether a file is taken.
 func (b *Busy) Held(num Num) bool { return b.files[num] }

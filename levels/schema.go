@@ -1,6 +1,7 @@
 package levels
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/rowandb/rowan/cell"
@@ -21,9 +22,11 @@ type Table struct {
 	Groups      []Group
 	Families    []Family // sorted by name
 	Options     TableOptions
+	LastChange  uint64   // highest number ever given to a change
+	Changes     []Change // those that some source may still be behind, by number
 }
 
-// Group is a locality group: families that share one tree. Format 1 has room for several; today each table has one.
+// Group is a locality group: families that share one tree.
 type Group struct {
 	Name string
 	Tree uint64
@@ -64,6 +67,21 @@ func (t *Table) Family(name string) *Family {
 		return &t.Families[i]
 	}
 	return nil
+}
+
+// ByLife returns a family by the number of its creation, or nil.
+func (t *Table) ByLife(life uint64) *Family {
+	for i := range t.Families {
+		if t.Families[i].Life == life {
+			return &t.Families[i]
+		}
+	}
+	return nil
+}
+
+// HasTree reports whether one of the table's groups is kept in the tree.
+func (t *Table) HasTree(tree uint64) bool {
+	return slices.ContainsFunc(t.Groups, func(g Group) bool { return g.Tree == tree })
 }
 
 // Table returns a table by name, or nil.

@@ -182,7 +182,7 @@ func TestPicksKeepNewerDataInFront(t *testing.T) {
 				if s.rng.IntN(4) == 0 {
 					b = nil
 				}
-				if p, ok := PlanRange(s.tree(), &s.busy, b); ok {
+				if p, ok := PlanRange(s.tree(), &s.busy, b, nil); ok {
 					manual++
 					s.start(p)
 				}

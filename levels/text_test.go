@@ -89,7 +89,7 @@ func (p *pickCase) run(lines []string) string {
 		if lo, hi, ok := strings.Cut(head[1], ".."); ok {
 			b = &cell.Bounds{LoRow: []byte(lo), HiRow: []byte(hi)}
 		}
-		plan, ok := PlanRange(&p.tree, &p.busy, b)
+		plan, ok := PlanRange(&p.tree, &p.busy, b, nil)
 		switch {
 		case !ok:
 			return "in the way"

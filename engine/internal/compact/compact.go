@@ -26,6 +26,7 @@ type Job struct {
 	// FileBytes is the size at which a file is cut.
 	FileBytes         int64
 	FirstSeq, LastSeq uint64
+	Settled           uint64 // number of the last change of the table that the output has gone through
 	// Create makes the next file.
 	Create func() (*Output, error)
 	// Check is asked before each row; an error ends the job.
@@ -321,7 +322,7 @@ func (w *writer) finish(hiCol []byte) error {
 	w.res.BytesWritten += size
 	w.res.LogicalWritten += p.LogicalBytes
 	w.res.Files = append(w.res.Files, &levels.File{
-		Num: out.Num, ID: out.ID, Size: size, Bounds: b, FirstSeq: w.job.FirstSeq, LastSeq: w.job.LastSeq,
+		Num: out.Num, ID: out.ID, Size: size, Bounds: b, FirstSeq: w.job.FirstSeq, LastSeq: w.job.LastSeq, Settled: w.job.Settled,
 		Rows: p.Rows, Cells: p.Cells, Ranges: p.Ranges, Deletes: p.Deletes, Holes: p.Holes, MinTS: p.MinTS, MaxTS: p.MaxTS,
 		LogicalBytes: p.LogicalBytes,
 	})

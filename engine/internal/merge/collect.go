@@ -64,7 +64,11 @@ func (g *collector) keep(row []byte, c *cell.Cell) bool {
 	}
 	rank := g.rank
 	g.rank++
-	if !g.fam.rule.Drops(rank, c.TS, g.cfg.AsOf) {
+	asOf := g.cfg.AsOf
+	if g.fam.frozen {
+		asOf = g.fam.asOf
+	}
+	if !g.fam.rule.Drops(rank, c.TS, asOf) {
 		return true
 	}
 	if g.fam.counts && g.cfg.MayRank != nil {
@@ -79,7 +83,7 @@ func (g *collector) keep(row []byte, c *cell.Cell) bool {
 			g.byAge = !ok
 		}
 		if g.byAge {
-			floor, ok := g.fam.rule.AgeFloor(g.cfg.AsOf)
+			floor, ok := g.fam.rule.AgeFloor(asOf)
 			if !ok || c.TS >= floor {
 				return true
 			}

@@ -24,20 +24,43 @@ type family struct {
 	counts bool // rule looks at ranks
 	ruled  bool
 	fold   cell.Fold
+	frozen bool // the rule holds as of asOf, whatever the time of the merge
+	asOf   int64
 }
 
-// NewFamilies takes the families of t.
-func NewFamilies(t *levels.Table) *Families {
+// Frozen is a rule that holds for a family as of one time for good.
+type Frozen struct {
+	Rule gc.Rule
+	AsOf int64
+}
+
+// NewFamilies takes the families of t with their rules.
+func NewFamilies(t *levels.Table) *Families { return newFamilies(t, nil) }
+
+// FrozenFamilies takes the families of t to be looked at through frozen rules of some lives alone: all others keep everything.
+func FrozenFamilies(t *levels.Table, frozen map[uint64]Frozen) *Families {
+	if frozen == nil {
+		frozen = map[uint64]Frozen{}
+	}
+	return newFamilies(t, frozen)
+}
+
+func newFamilies(t *levels.Table, frozen map[uint64]Frozen) *Families {
 	f := &Families{highest: t.HighestLife, plain: uint64(len(t.Families)) == t.HighestLife}
-	for _, fam := range t.Families {
-		ruled := !fam.Rule.Equal(gc.NoPolicy())
-		f.list = append(f.list, family{
-			prefix: cell.AppendFamilyLife(nil, fam.Name, fam.Life), rule: fam.Rule, counts: fam.Rule.CountsVersions(), ruled: ruled, fold: fam.Fold,
-		})
+	for i := range t.Families {
+		fam := &t.Families[i]
+		e := family{prefix: cell.AppendFamilyLife(nil, fam.Name, fam.Life), rule: fam.Rule}
+		if frozen != nil {
+			z := frozen[fam.Life]
+			e.rule, e.frozen, e.asOf = z.Rule, true, z.AsOf
+		}
+		e.fold = fam.Fold
 		f.folds = f.folds || fam.Fold != cell.FoldNone
-		if ruled {
+		e.ruled, e.counts = !e.rule.Equal(gc.NoPolicy()), e.rule.CountsVersions()
+		if e.ruled {
 			f.plain = false
 		}
+		f.list = append(f.list, e)
 	}
 	sort.Slice(f.list, func(i, j int) bool { return bytes.Compare(f.list[i].prefix, f.list[j].prefix) < 0 })
 	return f

@@ -61,6 +61,17 @@ func New(cfg Config, sources []cell.Iter) *Iter {
 	return m
 }
 
+// Groups says which sources belong together: those of group i end before ends[i]. Groups hold different columns, and the deletes
+// of one do not concern the others. Without it all are one group. For readers only: a merge to be written is of one group.
+func (m *Iter) Groups(ends []int) {
+	at := 0
+	for g, end := range ends {
+		for ; at < end; at++ {
+			m.src[at].group = g
+		}
+	}
+}
+
 // First and Last go to the first and last row; Last turns the direction around.
 func (m *Iter) First() bool {
 	m.back = false

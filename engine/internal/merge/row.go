@@ -13,6 +13,7 @@ const chunk = 128
 // source is one input's state inside the current row.
 type source struct {
 	it     cell.Iter
+	group  int         // deletes speak of sources of the same group only
 	buf    []cell.Cell // own, or of whole
 	own    []cell.Cell
 	pos    int
@@ -51,8 +52,8 @@ func (r *Row) start(key []byte, src []*source) {
 			s.delDone = true
 			continue
 		}
-		if i == len(src)-1 {
-			break // the oldest shades nobody
+		if oldest(src, i) {
+			continue // it shades nobody
 		}
 		s.ranges = s.it.Ranges(s.ranges)
 		s.fillDeletes()
@@ -61,6 +62,9 @@ func (r *Row) start(key []byte, src []*source) {
 		}
 	}
 }
+
+// oldest reports whether source i is the oldest of its group.
+func oldest(src []*source, i int) bool { return i == len(src)-1 || src[i+1].group != src[i].group }
 
 func (s *source) fillDeletes() {
 	if cap(s.dels) == 0 {
@@ -89,8 +93,8 @@ func (r *Row) reshade(col []byte) {
 	if !r.shade {
 		return
 	}
-	for _, s := range r.src[:len(r.src)-1] {
-		if s.whole != nil {
+	for i, s := range r.src {
+		if s.whole != nil || oldest(r.src, i) {
 			continue
 		}
 		s.it.SeekDelete(col)
@@ -191,9 +195,13 @@ func (s *source) fill() bool {
 	return !s.done
 }
 
-// shaded reports whether a source newer than the i-th deletes c.
+// shaded reports whether a source newer than the i-th, of its group, deletes c.
 func (r *Row) shaded(i int, c *cell.Cell) bool {
+	group := r.src[i].group
 	for _, s := range r.src[:i] {
+		if s.group != group {
+			continue
+		}
 		for _, w := range s.ranges {
 			if w.Contains(c.Col) {
 				return true

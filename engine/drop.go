@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/rowandb/rowan/levels"
+)
+
+// DropRowRange removes all rows of a range, in one step whose cost does not depend on how much they hold: what lies in whole
+// files goes at once, the rest is hidden from then on and removed in the background. It has a place in the order of writes: what
+// was written before is gone, what is written after stays, whatever its timestamp. It is durable when it returns. ctx bounds
+// waiting; batches of the table wait meanwhile. Snapshots taken before still see the rows.
+func (t *Table) DropRowRange(ctx context.Context, rows RowRange) error {
+	spans, err := rows.spans(nil)
+	if err != nil {
+		return err
+	}
+	var s span
+	if len(spans) > 0 {
+		s = spans[0]
+	}
+	var held []levels.Num
+	defer func() { t.db.jobs.unhold(held) }()
+	return t.db.alter(ctx, t.name, alteration{
+		make: func(a *altering) error {
+			if len(spans) > 0 {
+				a.change(levels.Change{Kind: levels.ChangeRows, Lo: s.lo, Hi: s.hi})
+			}
+			return nil
+		},
+		files: func(v *levels.Version, a *altering, e *levels.Edit) {
+			if len(spans) > 0 {
+				held = t.db.jobs.takeWhole(v, a.table, e)
+			}
+		},
+	})
+}
+
+// DropAllRows removes all rows of the table, as DropRowRange does.
+func (t *Table) DropAllRows(ctx context.Context) error { return t.DropRowRange(ctx, AllRows()) }
+
+// takeWhole removes with e the files that lie whole in the rows which the table's last change drops, and holds them until the
+// edit is installed. Files that a job is at work on stay: its output is behind the change as they are.
+func (j *jobs) takeWhole(v *levels.Version, t *levels.Table, e *levels.Edit) (held []levels.Num) {
+	c := &t.Changes[len(t.Changes)-1]
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, g := range t.Groups {
+		tree := v.Trees[g.Tree]
+		if tree == nil {
+			continue
+		}
+		for l, files := range tree.Files {
+			for _, f := range files {
+				if c.Covers(f.Bounds) && !j.busy.Held(f.Num) {
+					j.busy.Hold(f.Num)
+					held = append(held, f.Num)
+					e.Deleted = append(e.Deleted, levels.DeletedFile{Tree: g.Tree, Level: l, Num: f.Num})
+				}
+			}
+		}
+	}
+	return held
+}
+
+func (j *jobs) unhold(files []levels.Num) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, num := range files {
+		j.busy.Release(num)
+	}
+}

@@ -1,0 +1,156 @@
+package levels
+
+import (
+	"bytes"
+	"math"
+	"slices"
+
+	"github.com/rowandb/rowan/cell"
+)
+
+// NoMem is PickOptions.OldestMem when no memtable holds anything.
+const NoMem = math.MaxUint64
+
+// Fit says what a merge of a plan's inputs does about standing changes of its tree. After it the output has gone through the
+// first n of s. ok is false when the merge would mix what is behind a change of a rule with what is not, without having all
+// that is behind there: then it may not run.
+//
+// oldestMem is the lowest sequence in any sealed memtable of the tree, NoMem if there is none.
+func (s Standing) Fit(t *Tree, p *Plan, oldestMem uint64) (n int, ok bool) {
+	open := false
+	for i, c := range s {
+		if c.Kind == ChangeRule {
+			behind := 0
+			for _, in := range p.Inputs {
+				if c.Behind(in.File) {
+					behind++
+				}
+			}
+			switch {
+			case behind == 0 || oldestMem > c.Seq && c.closed(t, p):
+			case behind < len(p.Inputs):
+				return 0, false
+			default:
+				open = true
+			}
+		}
+		if !open {
+			n = i + 1
+		}
+	}
+	return n, true
+}
+
+// closed reports whether no file outside of the plan that is behind c overlaps an input.
+func (c *Change) closed(t *Tree, p *Plan) bool {
+	for _, in := range p.Inputs {
+		if c.other(t, in.File.Bounds, p.Has) {
+			return false
+		}
+	}
+	return true
+}
+
+// other reports whether a file that is behind c overlaps b, those left out that skip names.
+func (c *Change) other(t *Tree, b cell.Bounds, skip func(Num) bool) bool {
+	hit := func(run []*File) bool {
+		return slices.ContainsFunc(Overlapping(run, b), func(f *File) bool { return c.Behind(f) && !skip(f.Num) })
+	}
+	return slices.ContainsFunc(t.Sub, hit) || slices.ContainsFunc(t.Files[1:], hit)
+}
+
+// Forgettable reports whether no file of the tree is behind the change.
+func (c *Change) Forgettable(t *Tree) bool {
+	for _, files := range t.Files {
+		if slices.ContainsFunc(files, c.Behind) {
+			return false
+		}
+	}
+	return true
+}
+
+// fit returns p if it may run, or a wider plan that may.
+func fit(t *Tree, o PickOptions, b *Busy, p Plan) (Plan, bool) {
+	if p.Move || !o.Changes.Rules() {
+		return p, true
+	}
+	if _, ok := o.Changes.Fit(t, &p, o.OldestMem); ok {
+		return p, true
+	}
+	hull := p.Bounds()
+	w, ok := PlanRange(t, b, &hull, o.Changes)
+	if !ok || len(w.Inputs) == 0 {
+		return p, false
+	}
+	if _, ok := o.Changes.Fit(t, &w, o.OldestMem); !ok {
+		return p, false
+	}
+	w.Why = p.Why
+	return w, true
+}
+
+// pickSettle takes a file that is behind a change through it: alone and in its place if that is possible, else with all
+// that is behind there.
+func pickSettle(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
+	if len(o.Changes) == 0 {
+		return Plan{}, false
+	}
+	for l := range t.Files {
+		for _, f := range t.Files[l] {
+			first, _ := o.Changes.behind(f)
+			if first == 0 || b.Held(f.Num) {
+				continue
+			}
+			p := Plan{Tree: t.ID, Output: l, Inputs: []Input{{l, f}}, Why: "settle"}
+			if !b.Filling(t.ID, l, f.Bounds) && settles(t, o, &p, first) {
+				return p, true
+			}
+			if o.OldestMem <= o.Changes[len(o.Changes)-1].Seq {
+				continue // a flush comes first
+			}
+			if p, ok := PlanRange(t, b, &f.Bounds, o.Changes); ok && len(p.Inputs) > 0 && settles(t, o, &p, first) {
+				p.Why = "settle"
+				return p, true
+			}
+		}
+	}
+	return Plan{}, false
+}
+
+// settles reports whether a plan may run and takes its output through change num.
+func settles(t *Tree, o PickOptions, p *Plan, num uint64) bool {
+	n, ok := o.Changes.Fit(t, p, o.OldestMem)
+	return ok && n > 0 && o.Changes[n-1].Num >= num
+}
+
+// takeBehind calls take for every file that overlaps f and is behind a change of a rule which f is behind, or which other
+// inputs of the plan may be behind.
+func (s Standing) takeBehind(t *Tree, f *File, take func(l int, f *File)) {
+	for _, c := range s {
+		if c.Kind != ChangeRule {
+			continue
+		}
+		for l, files := range t.Files {
+			for _, g := range files {
+				if c.Behind(g) && g.Bounds.Overlaps(f.Bounds) {
+					take(l, g)
+				}
+			}
+		}
+	}
+}
+
+func sortInputs(in []Input) {
+	slices.SortStableFunc(in, func(x, y Input) int {
+		switch {
+		case x.Level != y.Level:
+			return x.Level - y.Level
+		case x.Level == 0 && x.File.LastSeq != y.File.LastSeq:
+			if x.File.LastSeq > y.File.LastSeq {
+				return -1
+			}
+			return 1
+		}
+		return bytes.Compare(x.File.Bounds.LoRow, y.File.Bounds.LoRow)
+	})
+}
