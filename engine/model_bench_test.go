@@ -55,7 +55,12 @@ func BenchmarkModelNewestCell(b *testing.B) {
 	put(b, tb, "versions", 10_000, versions)
 	read := RowFilter(ChainFilters(ColumnExact("f", "column00005"), LatestNFilter(1)))
 	all := RowFilter(LatestNFilter(1))
-	for _, where := range []string{"memtable", "file"} {
+	for _, where := range []string{"memtable", "file", "memtable and file"} {
+		if where == "memtable and file" {
+			for _, row := range []string{"small", "columns", "versions"} {
+				put(b, tb, row, 1, func(m *Mutation, i int) { m.Set("f", "column00005", 100_000, value) })
+			}
+		}
 		for _, row := range []string{"small", "columns", "versions"} {
 			b.Run(where+"/"+row, func(b *testing.B) {
 				b.ReportAllocs()

@@ -282,7 +282,11 @@ func (rd *reader) iterOptions(scan bool) cell.IterOptions {
 }
 
 func (rd *reader) config() merge.Config {
-	return merge.Config{Families: rd.table.families, AsOf: rd.asOf, Raw: rd.opts.raw}
+	c := merge.Config{Families: rd.table.families, AsOf: rd.asOf, Raw: rd.opts.raw}
+	if rd.filtered && (rd.prog.Ranks || rd.prog.Counts) || rd.page.cells > 0 {
+		c.First = 4
+	}
+	return c
 }
 
 // each walks the rows of set in the direction asked for. fn reports whether the row had a cell left, and whether to go on.

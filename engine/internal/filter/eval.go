@@ -206,7 +206,7 @@ func (p *Program) walk(m Cells) error {
 				h.want, skipped = wantNext, 0
 			}
 			h = p.eval(p.root, c, mark{})
-			if h.want == wantNone || r.hit || r.done {
+			if h.want == wantNone || r.hit || r.done || p.single && h.want == wantColumn {
 				return nil
 			}
 		}
