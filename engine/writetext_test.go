@@ -300,6 +300,9 @@ func (w *writeText) filter(s string) Filter {
 	if len(list) == 0 {
 		return nil
 	}
+	if len(list) == 1 {
+		return list[0]
+	}
 	return ChainFilters(list...)
 }
 
