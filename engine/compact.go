@@ -43,11 +43,11 @@ func (db *DB) compact(plan *levels.Plan) (err error) {
 	if !ok {
 		return errOutrun // a change came between choosing and beginning
 	}
-	how := table.through(g, n)
+	settled, layers := table.through(g, n)
 	db.logger.Debug("compaction begins", "table", table.Name, "files", len(plan.Inputs), "output", plan.Output, "why", plan.Why)
 	job := &compact.Job{
 		Older: olderFiles(tree, plan, plan.Output).overlap, FileBytes: db.opts.TableFileBytes, Check: db.jobs.check,
-		Settled: how.settled,
+		Settled: settled,
 	}
 	for _, in := range plan.Inputs {
 		job.Ranges = job.Ranges || in.File.Ranges > 0
@@ -60,8 +60,8 @@ func (db *DB) compact(plan *levels.Plan) (err error) {
 	hull := plan.Bounds()
 	job.Hull = &hull
 	mems := st.trees[plan.Tree]
-	cfg := merge.Config{Families: how.families, AsOf: asOf, MayRank: db.holesIn(st, plan.Tree, mems.sealed, plan)}
-	job.Merge = merge.New(cfg, db.inputs(plan, g, how.layers))
+	cfg := merge.Config{Families: table.families, AsOf: asOf, MayRank: db.holesIn(st, plan.Tree, mems.sealed, plan)}
+	job.Merge = merge.New(cfg, db.inputs(plan, g, layers))
 	defer job.Merge.Close()
 	res, err := db.write(table, plan.Tree, job, plan.Output)
 	if err != nil {

@@ -86,9 +86,8 @@ func (db *DB) flushOne(tree uint64) (err error) {
 		return nil // dropped meanwhile
 	}
 	g := table.group(tree)
-	how := table.throughMem(g, m.last)
 	it := view(m.NewIter(m.last, cell.IterOptions{}), g.hiddenMem(m.last))
-	cfg := merge.Config{Families: how.families, AsOf: asOf, MayRank: db.holesIn(st, tree, t.sealed[1:], nil)}
+	cfg := merge.Config{Families: table.families, AsOf: asOf, MayRank: db.holesIn(st, tree, t.sealed[1:], nil)}
 	mi := merge.New(cfg, []cell.Iter{it})
 	defer mi.Close()
 	db.logger.Debug("flush begins", "table", table.Name, "sequences", m.last-m.first+1)
@@ -96,7 +95,7 @@ func (db *DB) flushOne(tree uint64) (err error) {
 	stats := m.Stats()
 	job := &compact.Job{
 		Merge: mi, Ranges: stats.Ranges > 0, Deletes: stats.Deletes > 0, Older: older.overlap, FileBytes: db.opts.TableFileBytes,
-		FirstSeq: m.first, LastSeq: m.last, Settled: how.settled, Check: db.jobs.check,
+		FirstSeq: m.first, LastSeq: m.last, Settled: table.settledMem(g, m.last), Check: db.jobs.check,
 	}
 	res, err := db.write(table, tree, job, 0)
 	if err != nil {

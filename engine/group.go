@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/rowandb/rowan/cell"
@@ -25,7 +26,7 @@ type layer struct {
 }
 
 func newTable(t *levels.Table) *rtable {
-	r := &rtable{Table: t, families: merge.NewFamilies(t, nil), groups: make([]group, len(t.Groups)), gate: new(sync.RWMutex)}
+	r := &rtable{Table: t, families: merge.NewFamilies(t), groups: make([]group, len(t.Groups)), gate: new(sync.RWMutex)}
 	for i := range r.groups {
 		g := &r.groups[i]
 		g.tree, g.standing = t.Groups[i].Tree, t.Standing(t.Groups[i].Tree)
@@ -66,14 +67,18 @@ func (t *rtable) group(tree uint64) *group {
 	return nil
 }
 
-// has reports whether the group has a family with columns in r.
-func (g *group) has(r cell.Range) bool {
+// has reports whether the group has a family with columns that are wanted.
+func (g *group) has(o *cell.IterOptions) bool {
 	for _, f := range g.families {
-		if (r.To == nil || string(f.From) < string(r.To)) && (f.To == nil || string(r.From) < string(f.To)) {
+		if o.Wanted == nil && meet(f, o.Columns) || slices.ContainsFunc(o.Wanted, func(w cell.Range) bool { return meet(f, w) }) {
 			return true
 		}
 	}
 	return false
+}
+
+func meet(a, b cell.Range) bool {
+	return (b.To == nil || string(a.From) < string(b.To)) && (a.To == nil || string(b.From) < string(a.To))
 }
 
 // standing are the changes of a tree that its sources may be behind.
@@ -157,45 +162,28 @@ func (g *group) opener(open merge.OpenFile) merge.OpenFile {
 // noClass stands for the sources of all classes.
 const noClass = math.MaxInt
 
-// passage is how a merge takes its inputs through standing changes.
-type passage struct {
-	settled  uint64          // levels.File.Settled of the output
-	layers   int             // layers that the inputs are seen through; for good, the output is not behind them
-	families *merge.Families // rules that hold in the merge
-}
-
-// through is the passage of a merge whose output goes through the first n of the group's changes; all its inputs are behind the
-// changes of rules among the others, and follow the old rules.
-func (t *rtable) through(g *group, n int) passage {
-	p := passage{settled: t.LastChange, layers: len(g.layers), families: t.families}
+// through tells how a merge takes its inputs through the first n of the group's changes: levels.File.Settled of the output, and
+// how many layers the inputs are seen through, for good. Where the inputs stay behind a change of a rule the new rule applies
+// all the same: both rules drop the oldest versions of a column, so one never changes what the other finds.
+func (t *rtable) through(g *group, n int) (settled uint64, layers int) {
 	if n == len(g.standing) {
-		return p
+		return t.LastChange, len(g.layers)
 	}
-	p.settled = g.standing[n].Num - 1
-	frozen := map[uint64]merge.Frozen{}
-	for _, c := range g.standing[n:] {
-		if c.Kind == levels.ChangeRule {
-			frozen[c.Life] = merge.Frozen{Rule: c.Rule, AsOf: c.Time}
-		}
+	settled = g.standing[n].Num - 1
+	for layers < len(g.layers) && g.layers[layers].change.Num <= settled {
+		layers++
 	}
-	p.layers = 0
-	for p.layers < len(g.layers) && g.layers[p.layers].change.Num <= p.settled {
-		p.layers++
-	}
-	if len(frozen) > 0 {
-		p.families = merge.NewFamilies(t.Table, frozen)
-	}
-	return p
+	return settled, layers
 }
 
-// throughMem is the passage of a flush of a memtable whose last sequence is last.
-func (t *rtable) throughMem(g *group, last uint64) passage {
-	for i, c := range g.standing {
-		if c.Kind == levels.ChangeRule && last <= c.Seq {
-			return t.through(g, i)
-		}
+// settledMem is levels.File.Settled of the flush of a memtable whose last sequence is last.
+func (t *rtable) settledMem(g *group, last uint64) uint64 {
+	n := 0
+	for n < len(g.standing) && (g.standing[n].Kind != levels.ChangeRule || last > g.standing[n].Seq) {
+		n++
 	}
-	return t.through(g, len(g.standing))
+	settled, _ := t.through(g, n)
+	return settled
 }
 
 // fits reports whether a plan may run under the changes that stand.

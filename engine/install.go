@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rowandb/rowan/levels"
 )
@@ -86,18 +87,17 @@ func (db *DB) applyEdit(old *levels.Version, edit *levels.Edit) (*levels.Version
 	if err != nil {
 		return nil, err
 	}
-	put := db.forget(next, edit)
-	if len(put) == 0 {
+	if !db.forget(next, edit) {
 		return next, nil
 	}
-	next.Unref()
-	edit.PutTables = append(edit.PutTables, put...)
+	defer next.Unref() // not before the files it adds are listed by another
 	return old.Apply(edit)
 }
 
-// forget returns the tables that an edit is about without the changes that nothing is behind in v, those that have such.
-// Memtables count that are sealed and not flushed in v; an active one is never behind. Holds installMu.
-func (db *DB) forget(v *levels.Version, edit *levels.Edit) (put []*levels.Table) {
+// forget adds to an edit, which has led to v, that the tables it is about need no longer keep the changes that nothing is behind,
+// and reports whether there are any. The log may still hold entries from before such a change: that they are in files, or
+// gone, is said in the same edit. Holds installMu.
+func (db *DB) forget(v *levels.Version, edit *levels.Edit) (any bool) {
 	seen := map[*levels.Table]bool{}
 	look := func(t *levels.Table) {
 		if t == nil || seen[t] || len(t.Changes) == 0 {
@@ -105,30 +105,48 @@ func (db *DB) forget(v *levels.Version, edit *levels.Edit) (put []*levels.Table)
 		}
 		seen[t] = true
 		var left []levels.Change
+		through := map[uint64]uint64{} // trees and sequences
 		for i := range t.Changes {
-			if db.anyBehind(v, t, &t.Changes[i]) {
-				left = append(left, t.Changes[i])
+			c := &t.Changes[i]
+			if db.anyBehind(v, t, c) {
+				left = append(left, *c)
+				continue
+			}
+			for _, g := range t.Groups {
+				if c.Concerns(g.Tree) {
+					through[g.Tree] = max(through[g.Tree], c.Seq)
+				}
 			}
 		}
-		if len(left) < len(t.Changes) {
-			c := *t
-			c.Changes = left
-			put = append(put, &c)
+		if len(left) == len(t.Changes) {
+			return
+		}
+		any = true
+		c := *t
+		c.Changes = left
+		edit.PutTables = append(edit.PutTables, &c)
+		for _, g := range t.Groups {
+			if seq := through[g.Tree]; seq > v.Trees[g.Tree].FlushedThrough {
+				edit.Flushed = append(edit.Flushed, levels.Flushed{Tree: g.Tree, Seq: seq})
+			}
 		}
 	}
-	for _, t := range edit.PutTables {
+	for _, t := range slices.Clone(edit.PutTables) {
 		look(v.Schema.Table(t.Name))
 	}
 	for _, d := range edit.Deleted {
 		look(v.Schema.TableOfTree(d.Tree))
 	}
-	for _, f := range edit.Flushed {
+	for _, f := range slices.Clone(edit.Flushed) {
 		look(v.Schema.TableOfTree(f.Tree))
 	}
-	return put
+	return any
 }
 
+// anyBehind reports whether a source of v is behind a change of t: a file, or a memtable that is not flushed there.
 func (db *DB) anyBehind(v *levels.Version, t *levels.Table, c *levels.Change) bool {
+	db.placeMu.Lock()
+	defer db.placeMu.Unlock()
 	mems := db.states.cur.Load().trees
 	for _, g := range t.Groups {
 		if !c.Concerns(g.Tree) {
@@ -139,8 +157,8 @@ func (db *DB) anyBehind(v *levels.Version, t *levels.Table, c *levels.Change) bo
 			return true
 		}
 		if m := mems[g.Tree]; m != nil {
-			for _, s := range m.sealed {
-				if s.last <= c.Seq && s.last > tree.FlushedThrough {
+			for _, s := range append(m.sealed[:len(m.sealed):len(m.sealed)], m.active) {
+				if s.first != 0 && s.first <= c.Seq && s.last > tree.FlushedThrough {
 					return true
 				}
 			}

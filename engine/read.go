@@ -205,6 +205,7 @@ func (t *Table) begin(ctx context.Context, opts []ReadOption) (*reader, error) {
 		}
 		o.apply(&rd.opts)
 	}
+	rd.flat = rd.opts.raw
 	if err := rd.opts.err; err != nil {
 		rd.recycle()
 		return nil, err

@@ -27,7 +27,7 @@ func (r *reading) scan(o cell.IterOptions, cfg merge.Config) *merge.Iter {
 	var src []cell.Iter
 	var ends []int
 	for i := range r.table.groups {
-		if g := &r.table.groups[i]; g.has(o.Columns) {
+		if g := &r.table.groups[i]; g.has(&o) {
 			src = r.sources(src, g, o)
 			ends = append(ends, len(src))
 		}
@@ -42,6 +42,7 @@ func (r *reading) sources(src []cell.Iter, g *group, o cell.IterOptions) []cell.
 	if len(g.layers) == 0 || r.flat {
 		return r.flatSources(src, g, o, noClass)
 	}
+	o.MaxTS = 0           // the old rule may count what is newer
 	var older []cell.Iter // what is behind the layers so far, as at most one source
 	for i := range g.layers {
 		in := append(r.flatSources(nil, g, o, i), older...)
@@ -103,7 +104,7 @@ func (r *reading) point(row []byte, o cell.IterOptions, cfg merge.Config) (_ *me
 	var ends []int
 	for i := range r.table.groups {
 		g := &r.table.groups[i]
-		if len(r.table.groups) > 1 && !g.has(o.Columns) {
+		if len(r.table.groups) > 1 && !g.has(&o) {
 			continue
 		}
 		if src, err = r.pointSources(src, g, row, o); err != nil {
@@ -129,6 +130,7 @@ func (r *reading) pointSources(src []cell.Iter, g *group, row []byte, o cell.Ite
 	if len(g.layers) == 0 || r.flat {
 		return r.pointFlat(src, g, row, o, noClass)
 	}
+	o.MaxTS = 0 // as in sources
 	var older []cell.Iter
 	for i := range g.layers {
 		in, err := r.pointFlat(nil, g, row, o, i)

@@ -110,7 +110,7 @@ func joined(readers []*sstable.Reader) *merge.Iter {
 	for _, r := range readers {
 		src = append(src, r.NewIter(cell.IterOptions{NoFill: true}))
 	}
-	return merge.New(merge.Config{Families: merge.NewFamilies(benchTable, nil)}, src)
+	return merge.New(merge.Config{Families: merge.NewFamilies(benchTable)}, src)
 }
 
 // BenchmarkMergeEncode joins the inputs and encodes the result, without a codec and without files.

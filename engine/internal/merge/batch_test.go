@@ -132,7 +132,7 @@ func TestBatch(t *testing.T) {
 		}
 		families := merge.NewFamilies(&levels.Table{HighestLife: 2, Families: []levels.Family{
 			{Name: "f", Life: 1, Rule: rules[r.IntN(2)]}, {Name: "g", Life: 2, Rule: rules[r.IntN(2)], Fold: cell.FoldSum},
-		}}, nil)
+		}})
 		hide := r.IntN(2 * n)
 		merged := func(row bool) *merge.Iter {
 			var src []cell.Iter

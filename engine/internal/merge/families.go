@@ -34,22 +34,24 @@ type Frozen struct {
 	AsOf int64
 }
 
-// NewFamilies takes the families of t. The lives in frozen follow the rule given there instead of their own.
-func NewFamilies(t *levels.Table, frozen map[uint64]Frozen) *Families {
-	return newFamilies(t, frozen, func(f *levels.Family) gc.Rule { return f.Rule })
-}
+// NewFamilies takes the families of t with their rules.
+func NewFamilies(t *levels.Table) *Families { return newFamilies(t, nil) }
 
-// FrozenFamilies takes the families of t to be looked at through frozen rules alone: all other lives keep everything.
+// FrozenFamilies takes the families of t to be looked at through frozen rules of some lives alone: all others keep everything.
 func FrozenFamilies(t *levels.Table, frozen map[uint64]Frozen) *Families {
-	return newFamilies(t, frozen, func(*levels.Family) gc.Rule { return gc.NoPolicy() })
+	if frozen == nil {
+		frozen = map[uint64]Frozen{}
+	}
+	return newFamilies(t, frozen)
 }
 
-func newFamilies(t *levels.Table, frozen map[uint64]Frozen, ruleOf func(*levels.Family) gc.Rule) *Families {
+func newFamilies(t *levels.Table, frozen map[uint64]Frozen) *Families {
 	f := &Families{highest: t.HighestLife, plain: uint64(len(t.Families)) == t.HighestLife}
 	for i := range t.Families {
 		fam := &t.Families[i]
-		e := family{prefix: cell.AppendFamilyLife(nil, fam.Name, fam.Life), rule: ruleOf(fam)}
-		if z, ok := frozen[fam.Life]; ok {
+		e := family{prefix: cell.AppendFamilyLife(nil, fam.Name, fam.Life), rule: fam.Rule}
+		if frozen != nil {
+			z := frozen[fam.Life]
 			e.rule, e.frozen, e.asOf = z.Rule, true, z.AsOf
 		}
 		e.fold = fam.Fold

@@ -50,7 +50,7 @@ func TestDeleteEndsTheFoldBelowItsSource(t *testing.T) {
 		return &imagined{rows: []imaginedRow{r}}
 	}
 	for at, want := range map[int]int64{-1: 111, 0: 1, 1: 11, 2: 111} {
-		m := New(Config{Families: NewFamilies(mergeTable, nil)}, []cell.Iter{src(0, at == 0), src(1, at == 1), src(2, at == 2)})
+		m := New(Config{Families: NewFamilies(mergeTable)}, []cell.Iter{src(0, at == 0), src(1, at == 1), src(2, at == 2)})
 		m.First()
 		cs := m.Cells(make([]cell.Cell, 0, 4))
 		if len(cs) != 1 {
@@ -67,7 +67,7 @@ func TestStateOfAWrongSizeIsDamage(t *testing.T) {
 	src := func(v []byte) cell.Iter {
 		return &imagined{rows: []imaginedRow{{key: "r", cells: []cell.Cell{{Col: col, TS: 5, Kind: cell.KindMerge, Value: v}}}}}
 	}
-	m := New(Config{Families: NewFamilies(mergeTable, nil)}, []cell.Iter{src(states(1)[0]), src([]byte("seven b"))})
+	m := New(Config{Families: NewFamilies(mergeTable)}, []cell.Iter{src(states(1)[0]), src([]byte("seven b"))})
 	m.First()
 	m.Cells(make([]cell.Cell, 0, 4))
 	if err := m.Err(); !errors.Is(err, damage.Err) {
@@ -84,7 +84,7 @@ func TestFoldingAllocatesNothing(t *testing.T) {
 		}
 		src = append(src, s)
 	}
-	m := New(Config{Families: NewFamilies(mergeTable, nil)}, src)
+	m := New(Config{Families: NewFamilies(mergeTable)}, src)
 	buf := make([]cell.Cell, 0, 64)
 	n := testing.AllocsPerRun(100, func() {
 		m.First()

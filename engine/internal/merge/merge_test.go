@@ -231,7 +231,7 @@ func text(m *Iter, room int) string {
 
 // Random sources, joined in both directions and cut at every row, give what a cell-by-cell reckoning gives.
 func TestMergeAgreesWithACellByCellReckoning(t *testing.T) {
-	families := NewFamilies(mergeTable, nil)
+	families := NewFamilies(mergeTable)
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var raw [][]imaginedRow
@@ -283,7 +283,7 @@ func bytesLines(s string) func(func(string) bool) {
 // A cell of a life that was never given is damage, not garbage.
 func TestUnknownLifeIsDamage(t *testing.T) {
 	rows := []imaginedRow{{key: "r", cells: []cell.Cell{{Col: cell.AppendColumn(nil, "a", 9, "q"), TS: 1, Kind: cell.KindSet}}}}
-	m := New(Config{Families: NewFamilies(mergeTable, nil)}, []cell.Iter{&imagined{rows: rows}})
+	m := New(Config{Families: NewFamilies(mergeTable)}, []cell.Iter{&imagined{rows: rows}})
 	if m.First(); len(m.Cells(make([]cell.Cell, 0, 4))) != 0 || m.Err() == nil {
 		t.Fatalf("no error: %v", m.Err())
 	}
