@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/gc"
 )
 
@@ -233,6 +234,30 @@ func TestRowsAreCopies(t *testing.T) {
 		want := fmt.Sprintf("%06d f:q%d@1=%s\n", i, i, strings.Repeat(fmt.Sprint(i), 5))
 		if got := show(r); got != want || r.Cells[0].Labels[0] != "l" {
 			t.Fatalf("%q, want %q", got, want)
+		}
+	}
+}
+
+// A build that looks for mistakes overwrites the bytes that it has lent.
+func TestBorrowedBytesAreSpoiltOnDemand(t *testing.T) {
+	col := cell.AppendColumn(nil, "f", 1, "q")
+	for _, spoil := range []bool{false, true} {
+		var kept BorrowedCell
+		o := cellOutput{rd: &reader{}, spoil: spoil, fn: func(c BorrowedCell) bool {
+			if string(c.Row) != "row" || string(c.Family) != "f" || string(c.Qualifier) != "q" || string(c.Value) != "value" {
+				t.Errorf("%+v", c)
+			}
+			kept = c
+			return true
+		}}
+		for range 2 {
+			o.begin([]byte("row"))
+			if !o.Put(&cell.Cell{Col: col, TS: 1, Value: []byte("value")}, false, "") || o.err != nil {
+				t.Fatal(o.err)
+			}
+		}
+		if (string(kept.Value) != "value") != spoil || (string(kept.Row) != "row") != spoil {
+			t.Errorf("spoil %v: kept %+v", spoil, kept)
 		}
 	}
 }
