@@ -36,6 +36,19 @@ func TestBadInput(t *testing.T) {
 	read := func(set RowSet, opts ...ReadOption) func() error {
 		return func() error { return tb.ReadRows(ctx, set, func(Row) bool { return true }, opts...) }
 	}
+	rmw := func(row string, m *ReadModifyWrite) func() error {
+		return func() error { _, err := tb.ReadModifyWrite(ctx, row, m); return err }
+	}
+	incr := func(family, qualifier string) *ReadModifyWrite {
+		m := NewReadModifyWrite()
+		m.Increment(family, qualifier, 1)
+		return m
+	}
+	appendTo := func(family, qualifier string, v []byte) *ReadModifyWrite {
+		m := NewReadModifyWrite()
+		m.AppendValue(family, qualifier, v)
+		return m
+	}
 	createTable := func(name string, spec TableSpec) func() error {
 		return func() error { _, err := s.CreateTable(ctx, name, spec); return err }
 	}
@@ -76,6 +89,45 @@ func TestBadInput(t *testing.T) {
 		{"inverted time range", apply("r", mut(func(m *Mutation) { m.DeleteTimestampRange("f", "q", 5, 5) })), ErrTimeRange, "[5, 5)"},
 		{"negative time range", apply("r", mut(func(m *Mutation) { m.DeleteTimestampRange("f", "q", -1, 5) })), ErrTimeRange, "[-1, 5)"},
 		{"nil mutation", apply("r", nil), ErrNilMutation, ""},
+		{"nil apply option", func() error { return tb.Apply(ctx, "r", set("f", "q", 1, "v"), nil) }, ErrOption, "nil apply option"},
+		{"result of no condition", func() error { return tb.Apply(ctx, "r", set("f", "q", 1, "v"), GetCondMutationResult(new(bool))) }, ErrOption, "0 conditional"},
+		{"result to nowhere", func() error {
+			return tb.Apply(ctx, "r", NewCondMutation(nil, set("f", "q", 1, "v"), nil), GetCondMutationResult(nil))
+		}, ErrOption, "nil pointer"},
+		{"results of two conditions", func() error {
+			m := NewCondMutation(nil, set("f", "q", 1, "v"), nil)
+			_, err := tb.ApplyBulk(ctx, []string{"r", "s"}, []*Mutation{m, m}, GetCondMutationResult(new(bool)))
+			return err
+		}, ErrOption, "2 conditional"},
+		{"nothing to choose from", apply("r", NewCondMutation(nil, nil, nil)), ErrCondMutation, "neither branch"},
+		{"two empty branches", apply("r", NewCondMutation(nil, NewMutation(), NewMutation())), ErrCondMutation, "neither branch"},
+		{"condition in a condition", apply("r", NewCondMutation(nil, NewCondMutation(nil, set("f", "q", 1, "v"), nil), nil)), ErrCondMutation, "branch for true"},
+		{"changes beside a condition", apply("r", mut(func(m *Mutation) {
+			*m = *NewCondMutation(nil, set("f", "q", 1, "v"), nil)
+			m.DeleteRow()
+		})), ErrCondMutation, "1 changes"},
+		{"bad filter of a condition", apply("r", NewCondMutation(ChainFilters(), set("f", "q", 1, "v"), nil)), ErrFilter, "condition"},
+		{"unknown family in a condition", apply("r", NewCondMutation(FamilyExact("g"), set("f", "q", 1, "v"), nil)), ErrNoFamily, `"g"`},
+		{"unknown family in the branch", apply("r", NewCondMutation(nil, set("g", "q", 1, "v"), nil)), ErrNoFamily, `"g"`},
+		{"bad change in the other branch", apply("r", NewCondMutation(nil, set("f", "q", 1, "v"), set("f", "q", -2, "v"))), ErrTimestamp, "if the condition is false: change 1 of 1"},
+		{"precondition", batch(func(b *Batch) { b.Require(tb, "nothere", nil, true) }), ErrPrecondition, `mutation 2 of 2, row "nothere"`},
+		{"precondition the other way", batch(func(b *Batch) { b.Require(tb, "r", nil, false) }), ErrPrecondition, `mutation 2 of 2, row "r"`},
+		{"precondition on a bad filter", batch(func(b *Batch) { b.Require(tb, "r", LatestNFilter(0), true) }), ErrFilter, "mutation 2 of 2"},
+		{"precondition on an empty key", batch(func(b *Batch) { b.Require(tb, "", nil, true) }), ErrRowKey, "mutation 2 of 2"},
+		{"precondition on an unknown table", batch(func(b *Batch) { b.Require(s.Table("nope"), "r", nil, true) }), ErrNoTable, `"nope"`},
+		{"nil read-modify-write", rmw("r", nil), ErrNilReadModifyWrite, ""},
+		{"read-modify-write without rules", rmw("r", NewReadModifyWrite()), ErrNoRules, ""},
+		{"read-modify-write of an empty key", rmw("", incr("f", "q")), ErrRowKey, ""},
+		{"increment in an unknown family", rmw("r", incr("g", "q")), ErrNoFamily, "rule 1 of 1"},
+		{"increment in a malformed family", rmw("r", incr("g:", "q")), ErrFamilyName, "rule 1 of 1"},
+		{"increment of a long qualifier", rmw("r", incr("f", strings.Repeat("q", cell.QualifierMax+1))), ErrQualifier, "rule 1 of 1"},
+		{"increment of what is no counter", rmw("r", incr("f", "q")), ErrNotCounter, `"f:q" has 1 bytes`},
+		{"append of a long value", rmw("r", appendTo("f", "q", value)), ErrValue, "rule 1 of 1"},
+		{"append that makes a long value", rmw("r", appendTo("f", "q", value[:cell.ValueMax])), ErrValue, `"f:q" makes 104857601 bytes`},
+		{"read-modify-write in a batch", batch(func(b *Batch) { b.AddReadModifyWrite(tb, "r", incr("f", "q")) }), ErrNotCounter, "mutation 2 of 2"},
+		{"Add to a plain family", apply("r", mut(func(m *Mutation) { m.AddIntToCell("f", "q", 1, 1) })), ErrNotAggregate, `"f"`},
+		{"Add at ServerTime", apply("r", mut(func(m *Mutation) { m.AddIntToCell("f", "q", ServerTime, 1) })), ErrAddTimestamp, "-1"},
+		{"state of a wrong size", apply("r", mut(func(m *Mutation) { m.MergeBytesToCell("f", "q", 1, []byte("seven b")) })), ErrState, "7 bytes"},
 		{"nil batch", func() error { return s.Apply(ctx, nil) }, ErrNilBatch, ""},
 		{"too many changes", apply("r", tooMany), ErrBatchTooLong, "1048577"},
 		{"too many bytes", apply("r", huge), ErrBatchTooBig, "268435456"},

@@ -69,9 +69,11 @@ func (c *compiler) rule(s *Spec, me int) (f facts, err error) {
 	case Block:
 		f.cols, f.rows = nil, nil
 	case Chain, Interleave:
-		return f, c.checkList(s, &f)
+		err = c.checkList(s, &f)
+		return f, err
 	case Condition:
-		return f, c.checkCondition(s, &f, me)
+		err = c.checkCondition(s, &f, me)
+		return f, err
 	case Sink:
 		f.sink = true
 		if c.inIf != "" {
@@ -92,7 +94,8 @@ func (c *compiler) rule(s *Spec, me int) (f facts, err error) {
 		}
 		f.rowTest = true
 	case FamilyPattern:
-		return f, c.checkFamily(s, &f, me)
+		err = c.checkFamily(s, &f, me)
+		return f, err
 	case FamilyExact:
 		prefix, err := c.t.FamilyPrefix(s.Text)
 		if err != nil {
@@ -276,6 +279,7 @@ func (c *compiler) checkCondition(s *Spec, f *facts, me int) error {
 	outer := c.inIf
 	defer func() { c.inIf = outer }()
 	f.cols, f.rows, f.min, f.max = nil, nil, math.MaxInt64, 0
+	f.counts = true // what the predicate looks at must not be left out for the sake of filters behind the condition
 	for i, kid := range s.Kids {
 		if i == 1 {
 			c.p.parts[me].id = c.conds // those of the predicate are answered before, those of the branches after

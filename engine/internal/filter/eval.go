@@ -132,7 +132,7 @@ func (p *Program) Run(m Cells, row []byte, start Start, out Output) (more bool, 
 		}
 		m.SeekCell(start.Col, ts)
 	}
-	r.target, r.inside = -1, false
+	r.target, r.inside, r.hit = -1, false, false
 	err = p.walk(m)
 	return !r.done, err
 }

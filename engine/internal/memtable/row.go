@@ -237,7 +237,7 @@ func (t *Table) growTree(set *atomic.Uint32, refs []uint32) error {
 	}
 	tr := t.tree(ref)
 	tr.cells = 1
-	leaf, _, err := t.newNode(tr, 0, 0, 0, 0, refs, nil)
+	leaf, _, err := t.newNode(tr, 0, 0, 0, 0, items{refs: refs})
 	if err != nil {
 		return err
 	}

@@ -218,7 +218,7 @@ func (t *Table) start() error {
 	if err := t.arena.init(); err != nil {
 		return err
 	}
-	ref, _, err := t.newNode(&t.rows, 0, 0, 0, 0, nil, nil)
+	ref, _, err := t.newNode(&t.rows, 0, 0, 0, 0, items{})
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,24 @@ const (
 	rehead = 4
 )
 
+// items are what a new node begins with, in order.
+type items struct {
+	refs, kids []uint32
+	heads      []uint64 // of refs after the first plen bytes; nil: to be computed
+	plen       uint32
+}
+
+// fresh is a node that nobody sees yet: the same memory as node and inner, without the price of an atomic store.
+type fresh struct {
+	_     [unsafe.Offsetof(node{}.order)]byte
+	order [2][slots / 8]uint64
+	heads [slots]uint64
+	refs  [slots]uint32
+	kids  [slots]uint32 // above the leaves only
+}
+
 // newNode makes a node of the given items, unlatched. The caller knows that nobody sees it yet.
-func (t *Table) newNode(tr *tree, level, low, high, next uint32, refs, kids []uint32) (uint32, *node, error) {
+func (t *Table) newNode(tr *tree, level, low, high, next uint32, it items) (uint32, *node, error) {
 	size := leafBytes
 	if level > 0 {
 		size = innerBytes
@@ -36,28 +52,41 @@ func (t *Table) newNode(tr *tree, level, low, high, next uint32, refs, kids []ui
 		if low != 0 {
 			n.plen = commonPrefix(t.itemKey(tr, low).b, hk.b)
 		}
+		// Heads that are there already are worth more than a few bytes of prefix: new ones are read from the rows, which
+		// lie anywhere in memory.
+		if it.heads != nil && n.plen < it.plen+rehead {
+			n.plen = it.plen
+		}
 		n.highHead.Store(head(hk.b, n.plen))
 	}
-	var w uint64
-	for i, r := range refs {
-		if r != 0 {
-			n.heads[i].Store(head(t.itemKey(tr, r).b, n.plen))
-		}
-		n.refs[i].Store(r)
-		if level > 0 {
-			(*inner)(p).kids[i].Store(kids[i])
-		}
-		if w |= uint64(i) << (i & 7 * 8); i&7 == 7 || i == len(refs)-1 {
-			n.order[0][i>>3].Store(w)
-			w = 0
+	f := (*fresh)(p)
+	if it.heads != nil && n.plen == it.plen {
+		copy(f.heads[:], it.heads)
+	} else {
+		for i, r := range it.refs {
+			if r != 0 {
+				f.heads[i&(slots-1)] = head(t.itemKey(tr, r).b, n.plen)
+			}
 		}
 	}
-	if len(refs) == slots {
+	copy(f.refs[:], it.refs)
+	if level > 0 {
+		copy(f.kids[:], it.kids)
+	}
+	const ascending = 0x0706050403020100
+	for i := 0; i < len(it.refs); i += 8 {
+		w := uint64(ascending) + uint64(i)*0x0101010101010101
+		if rest := len(it.refs) - i; rest < 8 {
+			w &= 1<<(8*rest) - 1
+		}
+		f.order[0][i>>3&7] = w
+	}
+	if len(it.refs) == slots {
 		n.used = math.MaxUint64
 	} else {
-		n.used = 1<<len(refs) - 1
+		n.used = 1<<len(it.refs) - 1
 	}
-	n.hdr.Store(uint64(len(refs)) << 8)
+	n.hdr.Store(uint64(len(it.refs)) << 8)
 	return ref, n, nil
 }
 
@@ -99,16 +128,18 @@ func (t *Table) insert(tr *tree, k *key, ref uint32, hint place) (existing uint3
 func (t *Table) split(tr *tree, p place, k *key, ref, kid, old, repl uint32) error {
 	n := p.n
 	var refs, kids [slots + 1]uint32
+	var heads [slots + 1]uint64
 	for i, j := 0, 0; i < slots; i, j = i+1, j+1 {
 		if i == p.at {
 			j++
 		}
 		s := n.slot(p.h, i)
-		if refs[j] = n.refs[s].Load(); n.level > 0 {
+		refs[j], heads[j] = n.refs[s].Load(), n.heads[s].Load()
+		if n.level > 0 {
 			kids[j] = (*inner)(unsafe.Pointer(n)).kids[s].Load()
 		}
 	}
-	refs[p.at], kids[p.at] = ref, kid
+	refs[p.at], kids[p.at], heads[p.at] = ref, kid, head(k.b, n.plen)
 	mid := slots / 2
 	if p.at == slots && n.next.Load() == 0 {
 		mid = slots // keys arrive in order: leave full nodes behind
@@ -116,7 +147,7 @@ func (t *Table) split(tr *tree, p place, k *key, ref, kid, old, repl uint32) err
 	sep := refs[mid]
 	sepKey := t.itemKey(tr, sep)
 
-	rref, r, err := t.newNode(tr, n.level, sep, n.high.Load(), n.next.Load(), refs[mid:], kids[mid:])
+	rref, r, err := t.newNode(tr, n.level, sep, n.high.Load(), n.next.Load(), items{refs[mid:], kids[mid:], heads[mid:], n.plen})
 	if err != nil {
 		n.unlatch()
 		return err
@@ -126,7 +157,7 @@ func (t *Table) split(tr *tree, p place, k *key, ref, kid, old, repl uint32) err
 	left, moved := n, uint32(0)
 	if n.low != 0 && commonPrefix(t.itemKey(tr, n.low).b, sepKey.b) >= n.plen+rehead {
 		// What all keys of the left half share has grown: new heads, so a new node. The old one stays as a signpost.
-		ref, l, err := t.newNode(tr, n.level, n.low, sep, rref, refs[:mid], kids[:mid])
+		ref, l, err := t.newNode(tr, n.level, n.low, sep, rref, items{refs[:mid], kids[:mid], heads[:mid], n.plen})
 		if err != nil {
 			n.unlatch()
 			return err
@@ -198,7 +229,7 @@ func (t *Table) addChild(tr *tree, level uint32, k *key, sep, right, left, repl 
 			continue
 		}
 		// Only the root has no parent, so left is the root. It has no beginning and is therefore never replaced.
-		top, _, err := t.newNode(tr, level, 0, 0, 0, []uint32{0, sep}, []uint32{root, right})
+		top, _, err := t.newNode(tr, level, 0, 0, 0, items{refs: []uint32{0, sep}, kids: []uint32{root, right}})
 		if err == nil {
 			tr.root.Store(top)
 		}
