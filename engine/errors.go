@@ -30,6 +30,7 @@ var (
 	ErrNilBatch          = errors.New("nil batch")
 	ErrBatchTooLong      = errors.New("batch has too many changes")
 	ErrBatchTooBig       = errors.New("batch has too many bytes")
+	ErrAsOf              = errors.New("cells were collected as of a later time")
 	ErrRange             = errors.New("range ends before it begins")
 	ErrFilter            = filter.ErrInvalid
 	ErrLimit             = errors.New("limit is negative")

@@ -57,6 +57,8 @@ type readOptions struct {
 	limit   int64
 	reverse bool
 	raw     bool
+	asOf    int64 // if asOfSet
+	asOfSet bool
 	snap    *Snapshot
 	page    pageOptions
 	err     error
@@ -246,6 +248,10 @@ func (rd *reader) pin(ctx context.Context, t *Table) error {
 	}
 	if rd.table = rd.st.tables[t.name]; rd.table == nil {
 		return fmt.Errorf("%w: %q", ErrNoTable, t.name)
+	}
+	if rd.opts.asOfSet {
+		rd.asOf = rd.opts.asOf
+		return rd.checkAsOf(rd.asOf)
 	}
 	return nil
 }
