@@ -189,6 +189,10 @@ func (t *rtable) narrowed(p *filter.Program) cell.IterOptions {
 	if counts || folds { // look closer
 		counts, folds = t.natures(p)
 	}
+	for i := range t.groups {
+		counts = counts || len(t.groups[i].layers) > 0 // an old rule may count
+	}
+	p.SeekTimes = !counts
 	o.KeysOnly = !p.Values && !folds // folding needs values
 	switch {
 	case p.MaxTS == math.MaxInt64:

@@ -170,6 +170,7 @@ func TestLongRowsAreNotReadWhole(t *testing.T) {
 		{"two columns far apart", []ReadOption{RowFilter(InterleaveFilters(ColumnExact("f", "deep1"), ColumnExact("f", "wide19000")))}, cells/4 + 1, all.blocks/3 + 4},
 		{"columns of a pattern", []ReadOption{RowFilter(ColumnFilter("wide0000[12]|wide1999[0-9]"))}, 12, 8},
 		{"a condition that the first cell answers", []ReadOption{RowFilter(ConditionFilter(PassAllFilter(), CellsPerRowLimitFilter(1), nil))}, 1, 2},
+		{"the newest before a time", []ReadOption{RowFilter(ChainFilters(ColumnFilter("deep1"), TimestampRangeFilter(0, 10_000), LatestNFilter(1)))}, 1, 6},
 		{"a page near the end", []ReadOption{After(Position{Row: "r", Family: "f", Qualifier: "wide19990", Timestamp: 1})}, 9, 3},
 		{"a page deep in a column", []ReadOption{After(Position{Row: "r", Family: "f", Qualifier: "deep0", Timestamp: 400}), LimitCells(5)}, 5, 3},
 		{"a page of 10 cells", []ReadOption{After(Position{Row: "r", Family: "f", Qualifier: "wide10000", Timestamp: 1}), LimitCells(10)}, 10, 4},

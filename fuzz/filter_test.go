@@ -41,15 +41,21 @@ func filterStore(t testing.TB, seed uint64) (*engine.Table, *Model, *FilterGen) 
 	}
 	m := NewModel(now)
 	m.Tables["t"] = &ModelTable{Rules: Families, Rows: map[string]*ModelRow{}}
-	row := func() string { return []string{"a", "ab", "a\n", "b", "row1", "row2", "row\xff", "\x00"}[r.IntN(8)] }
+	row := func() string { return []string{"a", "ab", "a\n", "b", "row1", "row2", "row\xff", "\x00", "deep"}[r.IntN(9)] }
 	qual := func() string { return qualifiers[r.IntN(len(qualifiers))] }
 	val := func() string {
 		return []string{"", "a", "ab", "abc", "\xc2\xa7", "\xff\xff", "1234", "a\nb"}[r.IntN(8)]
 	}
 	stamp := func() int64 { return now - 250*r.Int64N(16) }
-	for i := range 1200 {
+	for i := range 1600 {
 		k, c := row(), Change{Kind: Set, Family: familyNames[r.IntN(len(familyNames))], Qualifier: qual(), TS: stamp()}
 		v := val()
+		switch {
+		case i >= 1400: // enough in one row to make seeks worth it: versions of two columns, then columns
+			k, c.Family, c.Qualifier, c.TS = "deep", []string{"fam", "v2"}[i%2], "a", now-25*int64(i-1400)
+		case i >= 1300:
+			k, c.Family, c.Qualifier = "deep", "age", fmt.Sprint("b", i)
+		}
 		mut := engine.NewMutation()
 		if i%40 == 39 {
 			c.Kind = DeleteColumn

@@ -59,6 +59,10 @@ type Program struct {
 	// is looked at beforehand, so that what passes depends on all cells before; Ranks that versions are counted in columns.
 	Values, Counts, Ranks bool
 
+	// SeekTimes allows to pass over newer versions by seeks inside a column: no collection rule counts them. The user sets it
+	// after Compile.
+	SeekTimes bool
+
 	run run
 }
 
@@ -113,7 +117,7 @@ func (p *Program) reset() {
 	p.parts, p.nodes, p.rowOnly, p.verdict = p.parts[:0], p.nodes[:0], p.rowOnly[:0], p.verdict[:0]
 	p.root, p.conds, p.single = toNothing, 0, false
 	p.Cols, p.Rows, p.MinTS, p.MaxTS = nil, nil, 0, math.MaxInt64
-	p.Values, p.Counts, p.Ranks = false, false, false
+	p.Values, p.Counts, p.Ranks, p.SeekTimes = false, false, false, false
 	p.run.reset()
 }
 
