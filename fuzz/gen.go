@@ -310,7 +310,9 @@ func (g *generator) change() Change {
 			c.TS = ServerTime
 		}
 		if chance(g.r, 3) {
-			c.Qualifier, c.Value.Len = "n", 8
+			if c.Qualifier, c.Value.Len = "n", 8; chance(g.r, 40) {
+				c.TS = g.now + 1_000_000 // a counter from the future is replaced
+			}
 		}
 	case p < 81:
 		c.Kind = DeleteColumn
