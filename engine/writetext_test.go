@@ -327,6 +327,9 @@ func (w *writeText) filter(s string) Filter {
 	case 1:
 		return list[0]
 	}
+	if len(list) == 1 {
+		return list[0]
+	}
 	return ChainFilters(list...)
 }
 

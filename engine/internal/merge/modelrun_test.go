@@ -142,10 +142,10 @@ func (r *real) of(rule, old, at int) *Families {
 	if old >= 0 {
 		frozen[1] = Frozen{Rule: r.m.rules[old], AsOf: int64(at)}
 	}
-	if rule == frozenAlone {
+	if rule == frozenAlone || old >= 0 {
 		r.families[k] = FrozenFamilies(t, frozen)
 	} else {
-		r.families[k] = NewFamilies(t, frozen)
+		r.families[k] = NewFamilies(t)
 	}
 	return r.families[k]
 }
