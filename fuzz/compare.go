@@ -26,7 +26,7 @@ func (r *runner) read(o Op) error {
 		if len(row.Cells) > 0 {
 			got = append(got, fromEngine(row))
 		}
-		if cells := o.Read.filter(model.Visible(o.Table, o.Read.Row)); len(cells) > 0 {
+		if cells := o.Read.cells(o.Read.Row, model.Visible(o.Table, o.Read.Row)); len(cells) > 0 {
 			want = append(want, Row{o.Read.Row, cells})
 		}
 		return diff(got, want)
@@ -54,7 +54,7 @@ func (r *runner) stream(t *engine.Table, o Op, model *Model, opts []engine.ReadO
 			got = append(got, Row{Key: string(c.Row)})
 		}
 		row := &got[len(got)-1]
-		row.Cells = append(row.Cells, Cell{string(c.Family), string(c.Qualifier), int64(c.Timestamp), bytes.Clone(c.Value)})
+		row.Cells = append(row.Cells, Cell{string(c.Family), string(c.Qualifier), int64(c.Timestamp), bytes.Clone(c.Value), strings.Join(c.Labels, " ")})
 		return true
 	}, opts...)
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *runner) compareSnap(s *snap) error {
 func fromEngine(row engine.Row) Row {
 	out := Row{Key: row.Key, Cells: make([]Cell, len(row.Cells))}
 	for i, c := range row.Cells {
-		out.Cells[i] = Cell{c.Family, c.Qualifier, int64(c.Timestamp), c.Value}
+		out.Cells[i] = Cell{c.Family, c.Qualifier, int64(c.Timestamp), c.Value, strings.Join(c.Labels, " ")}
 	}
 	return out
 }
@@ -142,13 +142,17 @@ func (a Row) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q", a.Key)
 	for _, c := range a.Cells {
-		fmt.Fprintf(&b, " %s:%q@%d=%.8x(%d)", c.Family, c.Qualifier, c.TS, c.Value, len(c.Value))
+		fmt.Fprintf(&b, " %s:%q@%d=%.8x(%d)%s", c.Family, c.Qualifier, c.TS, c.Value, len(c.Value), c.Label)
 	}
 	return b.String()
 }
 
 func options(r Read) (opts []engine.ReadOption) {
 	var chain []engine.Filter
+	if r.Filter != nil {
+		chain = append(chain, r.Filter.Engine())
+		r = Read{Limit: r.Limit, Reverse: r.Reverse}
+	}
 	switch {
 	case r.Column && r.Qualifiers.StartAt == 's':
 		chain = append(chain, engine.ColumnExact(r.Family, r.Qualifiers.Start))

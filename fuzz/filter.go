@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/rowandb/rowan/engine"
 )
@@ -304,8 +305,16 @@ func matches(pattern, text string) bool {
 		}
 		return b.String()
 	}
-	return regexp.MustCompile(`\A(?:` + strings.ReplaceAll(chars(pattern), `\C`, `(?s:.)`) + `)\z`).MatchString(chars(text))
+	re, ok := compiled.Load(pattern)
+	if !ok {
+		re = regexp.MustCompile(`\A(?:` + strings.ReplaceAll(chars(pattern), `\C`, `(?s:.)`) + `)\z`)
+		compiled.Store(pattern, re)
+	}
+	return re.(*regexp.Regexp).MatchString(chars(text))
 }
+
+// compiled keeps patterns: each is asked about many cells.
+var compiled sync.Map
 
 // sampled: FNV-1a over seed and key, mixed, is below p of all numbers.
 func sampled(row string, p float64, seed uint64) bool {

@@ -90,7 +90,7 @@ func (m *Model) filtered(table string, f *Filter) (out []filteredRow) {
 func fromFiltered(row engine.Row) filteredRow {
 	out := filteredRow{key: row.Key}
 	for _, c := range row.Cells {
-		x := FilterCell{Cell: Cell{c.Family, c.Qualifier, int64(c.Timestamp), c.Value}}
+		x := FilterCell{Cell: Cell{Family: c.Family, Qualifier: c.Qualifier, TS: int64(c.Timestamp), Value: c.Value}}
 		if len(c.Labels) > 0 {
 			x.Label = c.Labels[0]
 		}

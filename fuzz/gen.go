@@ -14,10 +14,19 @@ var Families = map[string]Rule{
 	"v2":    {Versions: 2},
 	"age":   {Age: 2000},
 	"mix":   {All: []Rule{{Versions: 1}, {Age: 2000}}},
+	"sum":   {Versions: 2},
+	"top":   {Any: []Rule{{Versions: 3}, {Age: 3000}}},
 }
 
+// Folds are the aggregate ones among the Families.
+var Folds = map[string]string{"sum": "sum", "top": "max"}
+
+// groups are the locality groups of families, where there are several.
+var groups = map[string]string{"fam.": "one", "sum": "one", "age": "two"}
+
 var (
-	familyNames = []string{"fam", "fam-1", "fam.", "v2", "age", "mix"}
+	familyNames = []string{"fam", "fam-1", "fam.", "v2", "age", "mix", "sum", "top"}
+	plainNames  = familyNames[:6]
 	qualifiers  = []string{"", "a", "ab", "a\x00", "b", "\xff\xff"}
 )
 
@@ -189,7 +198,7 @@ func (g *generator) qualifier() string {
 }
 
 func (g *generator) stamp(f string) int64 {
-	if f == "age" || f == "mix" || f == "fam." && chance(g.r, 50) {
+	if f == "age" || f == "mix" || (f == "fam." || f == "top") && chance(g.r, 50) {
 		return (g.now/grid - int64(g.r.IntN(16))) * grid
 	}
 	switch g.r.IntN(30) {
@@ -212,30 +221,98 @@ func (g *generator) value() Value {
 func (g *generator) items() (items []Item) {
 	for range 1 + g.r.IntN(3)*g.r.IntN(2) {
 		it := Item{Table: g.table(), Row: g.row()}
-		for range 1 + g.r.IntN(5)*g.r.IntN(2) {
-			c := g.change()
-			key := it.Table + "\x00" + it.Row
-			if old := g.recent[key]; c.Kind == DeleteTimes && len(old) > 0 && chance(g.r, 75) {
-				o := old[g.r.IntN(len(old))]
-				c.Family, c.Qualifier, c.TS, c.End = o.Family, o.Qualifier, o.TS, o.TS+1
+		if len(items) > 0 && chance(g.r, 30) {
+			it.Table, it.Row = items[0].Table, items[0].Row // sees what was just done
+		}
+		switch p := g.r.IntN(100); {
+		case p < 10:
+			it.Kind, it.Filter = ItemIf, g.condition()
+			it.Changes, it.Else = g.changes(it), g.changes(it)
+			if n := g.r.IntN(6); n == 0 {
+				it.Else = nil
+			} else if n == 1 {
+				it.Changes = nil
 			}
-			if c.Kind == Set && c.TS > 0 && c.TS < math.MaxInt64 {
-				g.recent[key] = append(g.recent[key][max(0, len(g.recent[key])-12):], c)
+		case p < 22:
+			it.Kind = ItemModify
+			for range 1 + g.r.IntN(3)*g.r.IntN(2) {
+				it.Modify = append(it.Modify, g.modify())
 			}
-			it.Changes = append(it.Changes, c)
+		case p < 24:
+			it.Kind, it.Filter, it.Want = ItemNeed, g.condition(), chance(g.r, 60)
+		default:
+			it.Changes = g.changes(it)
 		}
 		items = append(items, it)
 	}
 	return items
 }
 
+func (g *generator) changes(it Item) (changes []Change) {
+	for range 1 + g.r.IntN(5)*g.r.IntN(2) {
+		c := g.change()
+		key := it.Table + "\x00" + it.Row
+		if old := g.recent[key]; c.Kind == DeleteTimes && len(old) > 0 && chance(g.r, 75) {
+			o := old[g.r.IntN(len(old))]
+			c.Family, c.Qualifier, c.TS, c.End = o.Family, o.Qualifier, o.TS, o.TS+1
+		}
+		if (c.Kind == Set || c.Kind == Add) && c.TS > 0 && c.TS < math.MaxInt64 {
+			g.recent[key] = append(g.recent[key][max(0, len(g.recent[key])-12):], c)
+		}
+		changes = append(changes, c)
+	}
+	return changes
+}
+
+// modify draws a rule of a read-modify-write. Counters have a qualifier of their own, most of them.
+func (g *generator) modify() Modify {
+	m := Modify{Family: plainNames[g.r.IntN(len(plainNames))], Qualifier: "n", Increment: chance(g.r, 60), Delta: int64(g.r.IntN(2000) - 1000)}
+	if !m.Increment || chance(g.r, 5) {
+		m.Qualifier = g.qualifier()
+	}
+	if !m.Increment {
+		m.Append, m.Delta = Value{Len: g.r.IntN(12), Fill: uint32(g.r.IntN(1000))}, 0
+	} else if chance(g.r, 3) {
+		m.Delta = math.MaxInt64
+	}
+	return m
+}
+
+// condition draws what a write may depend on; nil is any cell.
+func (g *generator) condition() *Filter {
+	switch g.r.IntN(5) {
+	case 0:
+		return nil
+	case 1, 2: // is this column there?
+		return &Filter{Kind: "column-exact", Text: g.family(), Range: KeyRange{Start: g.qualifier(), StartAt: 's'}}
+	}
+	return g.filter(false)
+}
+
+func (g *generator) filter(sinks bool) *Filter {
+	gen := &FilterGen{R: g.r, Families: familyNames, Rows: g.row, Qualifiers: g.qualifier, Sinks: sinks,
+		Values: func() string { v := g.value(); v.Len = min(v.Len, 3); return string(v.Bytes()) },
+		Stamp:  func() int64 { return g.stamp(g.family()) }}
+	return gen.Filter(1 + g.r.IntN(6))
+}
+
 func (g *generator) change() Change {
 	c := Change{Family: g.family(), Qualifier: g.qualifier()}
 	switch p := g.r.IntN(100); {
 	case p < 76:
-		c.Kind, c.TS, c.Value = Set, g.stamp(c.Family), g.value()
+		c.TS = g.stamp(c.Family)
+		if Folds[c.Family] != "" {
+			c.Kind, c.N = Add, int64(g.r.IntN(200)-100)
+			break
+		}
+		c.Kind, c.Value = Set, g.value()
 		if chance(g.r, 8) {
 			c.TS = ServerTime
+		}
+		if chance(g.r, 3) {
+			if c.Qualifier, c.Value.Len = "n", 8; chance(g.r, 40) {
+				c.TS = g.now + 1_000_000 // a counter from the future is replaced
+			}
 		}
 	case p < 81:
 		c.Kind = DeleteColumn
@@ -261,7 +338,19 @@ func (g *generator) change() Change {
 func (g *generator) refused() []Item {
 	items := g.items()
 	bad := Item{Table: g.table(), Row: g.row(), Changes: []Change{{Kind: Set, Family: "none"}}}
-	switch g.r.IntN(5) {
+	switch g.r.IntN(11) {
+	case 5:
+		bad.Changes[0] = Change{Kind: Set, Family: "sum"}
+	case 6:
+		bad.Changes[0] = Change{Kind: Add, Family: "fam"}
+	case 7:
+		bad.Changes[0] = Change{Kind: Add, Family: "sum", TS: ServerTime}
+	case 8:
+		bad = Item{Kind: ItemModify, Table: bad.Table, Row: bad.Row}
+	case 9:
+		bad = Item{Kind: ItemIf, Table: bad.Table, Row: bad.Row}
+	case 10:
+		bad = Item{Kind: ItemNeed, Table: bad.Table, Row: bad.Row, Filter: &Filter{Kind: "sink"}}
 	case 0:
 		bad.Row = ""
 	case 1:
@@ -299,6 +388,9 @@ func (g *generator) read() (r Read) {
 	}
 	if chance(g.r, 25) {
 		r.Latest, r.LatestLast = 1+g.r.IntN(3), chance(g.r, 50)
+	}
+	if chance(g.r, 20) {
+		r = Read{Snapshot: r.Snapshot, Limit: r.Limit, Reverse: r.Reverse, Filter: g.filter(true)}
 	}
 	return r
 }

@@ -7,6 +7,8 @@ package fuzz
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/binary"
 	"math"
 	"slices"
 	"strings"
@@ -22,6 +24,7 @@ type Model struct {
 // ModelTable is one table.
 type ModelTable struct {
 	Rules map[string]Rule      // by family
+	Folds map[string]string    // by aggregate family: sum, min or max
 	Rows  map[string]*ModelRow // rows without versions are absent
 }
 
@@ -51,7 +54,7 @@ func (m *Model) Clone() *Model {
 		for k, r := range t.Rows {
 			rows[k] = r
 		}
-		c.Tables[name] = &ModelTable{Rules: t.Rules, Rows: rows}
+		c.Tables[name] = &ModelTable{Rules: t.Rules, Folds: t.Folds, Rows: rows}
 	}
 	return c
 }
@@ -76,13 +79,52 @@ func (r *ModelRow) find(family, qualifier string) (int, bool) {
 	})
 }
 
-// Apply applies a batch whose changes are all valid.
-func (m *Model) Apply(items []Item) {
+// Refusal is why a batch was refused whole although nothing was wrong with it: the rows are not as it needs them.
+type Refusal string
+
+// The refusals.
+const (
+	Precondition Refusal = "precondition"
+	NoCounter    Refusal = "no counter"
+)
+
+// Outcome is what a batch tells: the conditions in order, and what read-modify-writes wrote.
+type Outcome struct {
+	Matched  []bool
+	Modified []Row
+	Changes  int // that the batch came down to; without any it has no place in the write order
+}
+
+// Apply applies a batch whose items are all valid. If it is refused nothing has changed.
+func (m *Model) Apply(items []Item) (out Outcome, refused Refusal) {
+	var before undo
 	for _, it := range items {
 		t := m.Tables[it.Table]
+		before = append(before, oldRow{it.Table, it.Row, t.Rows[it.Row]})
 		row := t.Rows[it.Row].clone()
-		for _, c := range it.Changes {
-			m.change(t, row, c)
+		switch it.Kind {
+		case ItemChanges:
+			out.Changes += m.changes(t, row, it.Changes)
+		case ItemIf:
+			matched := m.passes(it)
+			if out.Matched = append(out.Matched, matched); matched {
+				out.Changes += m.changes(t, row, it.Changes)
+			} else {
+				out.Changes += m.changes(t, row, it.Else)
+			}
+		case ItemNeed:
+			if m.passes(it) != it.Want {
+				m.undo(before)
+				return Outcome{}, Precondition
+			}
+		case ItemModify:
+			written, ok := m.modify(it, row)
+			if !ok {
+				m.undo(before)
+				return Outcome{}, NoCounter
+			}
+			out.Modified = append(out.Modified, written)
+			out.Changes += len(written.Cells)
 		}
 		row.Cols = slices.DeleteFunc(row.Cols, func(c ModelColumn) bool { return len(c.Versions) == 0 })
 		if len(row.Cols) == 0 {
@@ -91,6 +133,60 @@ func (m *Model) Apply(items []Item) {
 			t.Rows[it.Row] = row
 		}
 	}
+	return out, ""
+}
+
+// passes reports whether the item's filter passes any cell that shows.
+func (m *Model) passes(it Item) bool {
+	cells := Read{}.filter(m.Visible(it.Table, it.Row))
+	if it.Filter != nil {
+		return len(it.Filter.Apply(it.Row, cells)) > 0
+	}
+	return len(cells) > 0
+}
+
+// modify applies the rules of a read-modify-write to row, a copy of what the table has.
+func (m *Model) modify(it Item, row *ModelRow) (written Row, ok bool) {
+	written.Key = it.Row
+	for _, rule := range it.Modify {
+		c := Cell{Family: rule.Family, Qualifier: rule.Qualifier, TS: m.Now}
+		if rule.Increment {
+			c.Value = make([]byte, 8)
+		}
+		at := slices.IndexFunc(written.Cells, func(w Cell) bool { return w.Family == c.Family && w.Qualifier == c.Qualifier })
+		if at >= 0 {
+			c = written.Cells[at]
+		} else if base := (Read{Family: c.Family, Column: true, Qualifiers: KeyRange{Start: c.Qualifier, StartAt: 's'}, Latest: 1}).filter(m.Visible(it.Table, it.Row)); len(base) > 0 {
+			c.TS, c.Value = max(c.TS, base[0].TS), base[0].Value
+		}
+		if rule.Increment {
+			if len(c.Value) != 8 {
+				return written, false
+			}
+			c.Value = state(int64(binary.BigEndian.Uint64(c.Value)) + rule.Delta)
+		} else {
+			c.Value = slices.Concat(c.Value, rule.Append.Bytes())
+		}
+		if at >= 0 {
+			written.Cells[at] = c
+		} else {
+			written.Cells = append(written.Cells, c)
+		}
+		row.set(c.Family, c.Qualifier, c.TS, c.Value)
+	}
+	slices.SortFunc(written.Cells, func(a, b Cell) int {
+		return cmp.Or(strings.Compare(a.Family, b.Family), strings.Compare(a.Qualifier, b.Qualifier))
+	})
+	return written, true
+}
+
+func state(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+
+func (m *Model) changes(t *ModelTable, row *ModelRow, changes []Change) int {
+	for _, c := range changes {
+		m.change(t, row, c)
+	}
+	return len(changes)
 }
 
 func (m *Model) change(t *ModelTable, row *ModelRow, c Change) {
@@ -101,6 +197,16 @@ func (m *Model) change(t *ModelTable, row *ModelRow, c Change) {
 			ts = m.Now
 		}
 		row.set(c.Family, c.Qualifier, ts, c.Value.Bytes())
+	case Add:
+		n := c.N
+		if i, ok := row.find(c.Family, c.Qualifier); ok {
+			for _, v := range row.Cols[i].Versions {
+				if v.TS == c.TS {
+					n = fold(t.Folds[c.Family], n, int64(binary.BigEndian.Uint64(v.Value)))
+				}
+			}
+		}
+		row.set(c.Family, c.Qualifier, c.TS, state(n))
 	case DeleteRow:
 		row.Cols = nil
 	case DeleteFamily:
@@ -128,6 +234,16 @@ func (m *Model) change(t *ModelTable, row *ModelRow, c Change) {
 		}
 		row.cut(c.Family, c.Qualifier, lo, hi)
 	}
+}
+
+func fold(how string, a, b int64) int64 {
+	switch how {
+	case "min":
+		return min(a, b)
+	case "max":
+		return max(a, b)
+	}
+	return a + b
 }
 
 func (r *ModelRow) set(family, qualifier string, ts int64, value []byte) {
@@ -214,7 +330,7 @@ func (m *Model) Read(table string, r Read) []Row {
 		if !r.Rows.Contains(k) {
 			continue
 		}
-		if cells := r.filter(m.Visible(table, k)); len(cells) > 0 {
+		if cells := r.cells(k, m.Visible(table, k)); len(cells) > 0 {
 			out = append(out, Row{k, cells})
 			if r.Limit > 0 && len(out) == r.Limit {
 				break
@@ -235,12 +351,26 @@ type Cell struct {
 	Family, Qualifier string
 	TS                int64
 	Value             []byte
+	Label             string
 }
 
 func (a Row) equal(b Row) bool {
 	return a.Key == b.Key && slices.EqualFunc(a.Cells, b.Cells, func(x, y Cell) bool {
-		return x.Family == y.Family && x.Qualifier == y.Qualifier && x.TS == y.TS && bytes.Equal(x.Value, y.Value)
+		return x.Family == y.Family && x.Qualifier == y.Qualifier && x.TS == y.TS && bytes.Equal(x.Value, y.Value) && x.Label == y.Label
 	})
+}
+
+// cells is what a read shows of a row that is visible.
+func (r Read) cells(key string, row *ModelRow) []Cell {
+	if r.Filter == nil {
+		return r.filter(row)
+	}
+	var out []Cell
+	for _, c := range r.Filter.Apply(key, Read{}.filter(row)) {
+		c.Cell.Label = c.Label
+		out = append(out, c.Cell)
+	}
+	return out
 }
 
 // filter applies a read's filters to the visible row, in the order in which the read chains them.
@@ -264,7 +394,7 @@ func (r Read) filter(row *ModelRow) (cells []Cell) {
 			if n++; r.Latest > 0 && r.LatestLast && n > r.Latest {
 				break
 			}
-			cells = append(cells, Cell{c.Family, c.Qualifier, v.TS, v.Value})
+			cells = append(cells, Cell{Family: c.Family, Qualifier: c.Qualifier, TS: v.TS, Value: v.Value})
 		}
 	}
 	return cells

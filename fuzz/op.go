@@ -22,6 +22,7 @@ const (
 	DeleteTimes // from TS, included, to End, excluded; End 0 = no end
 	DeleteFamily
 	DeleteRow
+	Add // folds N into a cell of an aggregate family
 	changeKinds
 )
 
@@ -31,6 +32,7 @@ type Change struct {
 	Family, Qualifier string
 	TS, End           int64
 	Value             Value
+	N                 int64
 }
 
 // Value is a value by its length and what fills it, so that lists stay readable.
@@ -52,10 +54,34 @@ func (v Value) Bytes() []byte {
 	return p
 }
 
-// Item is the changes of one row in a batch.
+// Item is what a batch does about one row.
 type Item struct {
+	Kind       ItemKind
 	Table, Row string
-	Changes    []Change
+	Changes    []Change // ItemChanges; ItemIf: if the filter passes a cell
+	Else       []Change // ItemIf: if it does not
+	Filter     *Filter  // ItemIf, ItemNeed; nil passes every cell
+	Want       bool     // ItemNeed
+	Modify     []Modify // ItemModify
+}
+
+// ItemKind says what an item is.
+type ItemKind uint8
+
+// The items.
+const (
+	ItemChanges ItemKind = iota
+	ItemIf               // a conditional mutation
+	ItemModify           // a read-modify-write
+	ItemNeed             // a precondition
+)
+
+// Modify is one rule of a read-modify-write.
+type Modify struct {
+	Family, Qualifier string
+	Increment         bool
+	Append            Value
+	Delta             int64
 }
 
 // OpKind says what an operation does.
@@ -87,7 +113,7 @@ const (
 var opNames = [opKinds]string{"apply", "refused", "get", "scan", "stream", "flush", "compact", "work", "tick", "sync", "snapshot",
 	"forget", "create", "drop", "reopen", "kill", "killin", "rawcheck"}
 
-var changeNames = [changeKinds]string{"set", "delcol", "deltimes", "delfam", "delrow"}
+var changeNames = [changeKinds]string{"set", "delcol", "deltimes", "delfam", "delrow", "add"}
 
 func (k OpKind) String() string { return opNames[k] }
 
@@ -113,8 +139,9 @@ type Read struct {
 	Qualifiers KeyRange
 	Times      bool // only From, included, to To, excluded; To 0 = no end
 	From, To   int64
-	Latest     int  // only so many versions of each column, if not 0
-	LatestLast bool // chained after Times, not before
+	Latest     int     // only so many versions of each column, if not 0
+	LatestLast bool    // chained after Times, not before
+	Filter     *Filter // instead of all these, if not nil
 }
 
 // KeyRange is a range of strings. Ends are "[" or "(" at the start and "]" or ")" at the end, or "" for none. As rows in a
@@ -159,13 +186,15 @@ func (s KeySet) Contains(k string) bool {
 
 // Text form. One operation a line; strings are quoted as in Go; a value is LENGTHxFILL.
 //
-//	apply nosync "t0" "row" set "f" "q" 12 30x7 delcol "f" "q" deltimes "f" "q" 3 9 delfam "f" delrow ; "t1" "row" ...
+//	apply nosync "t0" "row" set "f" "q" 12 30x7 delcol "f" "q" deltimes "f" "q" 3 9 delfam "f" delrow add "f" "q" 0 -5 ; "t1" "row" ...
+//	apply "t0" "row" if FILTER then set ... else delrow ; "t0" "row" need true FILTER ; "t0" "row" modify append "f" "q" 3x7 incr "f" "q" 1
 //	get "t0" "row" OPTIONS
 //	scan "t0" rows [ "a" "m" ) rows s "x" OPTIONS
 //	compact "t0" rows - -
 //	tick 1000
 //
-// OPTIONS are snapshot N, limit N, reverse, family "f", column [ "a" "b" ), times 3 9, latest N, latestlast.
+// OPTIONS are snapshot N, limit N, reverse, family "f", column [ "a" "b" ), times 3 9, latest N, latestlast, filter FILTER.
+// FILTER is as Filter.String writes it, or any.
 
 // String returns the operation's line.
 func (o Op) String() string {
@@ -180,10 +209,7 @@ func (o Op) String() string {
 			if i > 0 {
 				b.WriteString(" ;")
 			}
-			fmt.Fprintf(&b, " %q %q", it.Table, it.Row)
-			for _, c := range it.Changes {
-				b.WriteString(" " + c.String())
-			}
+			b.WriteString(" " + it.String())
 		}
 	case OpGet:
 		fmt.Fprintf(&b, " %q %q%s", o.Table, o.Read.Row, o.Read.options())
@@ -201,9 +227,48 @@ func (o Op) String() string {
 	return b.String()
 }
 
+func (it Item) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q %q", it.Table, it.Row)
+	switch it.Kind {
+	case ItemIf:
+		b.WriteString(" if " + condition(it.Filter) + " then")
+	case ItemNeed:
+		fmt.Fprintf(&b, " need %v %s", it.Want, condition(it.Filter))
+	case ItemModify:
+		b.WriteString(" modify")
+		for _, m := range it.Modify {
+			if m.Increment {
+				fmt.Fprintf(&b, " incr %q %q %d", m.Family, m.Qualifier, m.Delta)
+			} else {
+				fmt.Fprintf(&b, " append %q %q %dx%d", m.Family, m.Qualifier, m.Append.Len, m.Append.Fill)
+			}
+		}
+	}
+	for _, c := range it.Changes {
+		b.WriteString(" " + c.String())
+	}
+	if it.Kind == ItemIf && len(it.Else) > 0 {
+		b.WriteString(" else")
+		for _, c := range it.Else {
+			b.WriteString(" " + c.String())
+		}
+	}
+	return b.String()
+}
+
+func condition(f *Filter) string {
+	if f == nil {
+		return "any"
+	}
+	return f.String()
+}
+
 func (c Change) String() string {
 	s := changeNames[c.Kind]
 	switch c.Kind {
+	case Add:
+		return s + fmt.Sprintf(" %q %q %d %d", c.Family, c.Qualifier, c.TS, c.N)
 	case Set:
 		return s + fmt.Sprintf(" %q %q %d %dx%d", c.Family, c.Qualifier, c.TS, c.Value.Len, c.Value.Fill)
 	case DeleteColumn:
@@ -255,6 +320,9 @@ func (r Read) options() string {
 	}
 	if r.LatestLast {
 		b.WriteString(" latestlast")
+	}
+	if r.Filter != nil {
+		b.WriteString(" filter " + r.Filter.String())
 	}
 	return b.String()
 }

@@ -37,6 +37,7 @@ var floors = map[string]int{
 	"apply": 50_000, "get": 10_000, "scan": 5_000, "stream": 2_000, "refused": 500, "snapshot": 500, "read of a snapshot": 1_000,
 	"create": 100, "drop": 50, "reopen": 200, "kill": 200, "killin": 200, "power cut during flush": 20, "power cut during work": 10, "power cut during apply": 20, "rawcheck": 50, "compact": 400, "flush": 1_000, "tick": 3_000,
 	"flushed": 3_000, "merge": 1_000, "move": 20, "collected cells": 5_000, "forgotten deletes": 500, "replay": 5_000,
+	"condition": 10_000, "read-modify-write": 12_000, "precondition": 1_000, "no counter": 80, "apply of nothing": 1_000,
 	"row stepped back to": 10_000, "all that could be lost": 20, "a prefix kept": 20, "file verified": 1_000,
 }
 

@@ -96,11 +96,7 @@ func (p *parser) op() (o Op) {
 	case OpApply, OpRefused:
 		o.NoSync = p.word("nosync")
 		for p.err == nil && p.peek() != "" {
-			it := Item{Table: p.text(), Row: p.text()}
-			for p.err == nil && p.peek() != "" && p.peek() != ";" {
-				it.Changes = append(it.Changes, p.change())
-			}
-			o.Items = append(o.Items, it)
+			o.Items = append(o.Items, p.item())
 			p.word(";")
 		}
 	case OpGet:
@@ -115,6 +111,64 @@ func (p *parser) op() (o Op) {
 		o.Table = p.text()
 	}
 	return o
+}
+
+func (p *parser) item() Item {
+	it := Item{Table: p.text(), Row: p.text()}
+	more := func() bool { return p.err == nil && p.peek() != "" && p.peek() != ";" && p.peek() != "else" }
+	switch {
+	case p.word("if"):
+		it.Kind, it.Filter = ItemIf, p.condition()
+		if !p.word("then") {
+			p.fail("if without then")
+		}
+	case p.word("need"):
+		it.Kind, it.Want = ItemNeed, p.word("true")
+		if !it.Want && !p.word("false") {
+			p.fail("need of neither true nor false")
+		}
+		it.Filter = p.condition()
+		return it
+	case p.word("modify"):
+		it.Kind = ItemModify
+		for more() {
+			m := Modify{Increment: p.word("incr")}
+			if !m.Increment && !p.word("append") {
+				p.fail("%q is neither incr nor append", p.peek())
+			}
+			if m.Family, m.Qualifier = p.text(), p.text(); m.Increment {
+				m.Delta = p.number()
+			} else {
+				m.Append = p.value()
+			}
+			it.Modify = append(it.Modify, m)
+		}
+		return it
+	}
+	for more() {
+		it.Changes = append(it.Changes, p.change())
+	}
+	if it.Kind == ItemIf && p.word("else") {
+		for more() {
+			it.Else = append(it.Else, p.change())
+		}
+	}
+	return it
+}
+
+func (p *parser) condition() *Filter {
+	if p.word("any") {
+		return nil
+	}
+	return p.filter(0)
+}
+
+func (p *parser) value() (v Value) {
+	w := p.next()
+	if n, err := fmt.Sscanf(w, "%dx%d", &v.Len, &v.Fill); n != 2 || err != nil {
+		p.fail("%q is no value", w)
+	}
+	return v
 }
 
 func (p *parser) change() (c Change) {
@@ -133,11 +187,9 @@ func (p *parser) change() (c Change) {
 	}
 	switch c.Kind {
 	case Set:
-		c.TS = p.number()
-		w := p.next()
-		if n, err := fmt.Sscanf(w, "%dx%d", &c.Value.Len, &c.Value.Fill); n != 2 || err != nil {
-			p.fail("%q is no value", w)
-		}
+		c.TS, c.Value = p.number(), p.value()
+	case Add:
+		c.TS, c.N = p.number(), p.number()
 	case DeleteTimes:
 		c.TS, c.End = p.number(), p.number()
 	}
@@ -188,6 +240,8 @@ func (p *parser) options(r *Read) {
 			r.Latest = int(p.number())
 		case "latestlast":
 			r.LatestLast = true
+		case "filter":
+			r.Filter = p.filter(0)
 		default:
 			p.fail("unknown option %q", w)
 		}

@@ -374,7 +374,11 @@ func (r *runner) create(name string) error {
 	spec := r.set.Spec
 	spec.Families = map[string]engine.FamilySpec{}
 	for f, rule := range Families {
-		spec.Families[f] = engine.FamilySpec{GC: rule.Policy()}
+		fs := engine.FamilySpec{GC: rule.Policy(), Aggregate: aggregates[Folds[f]]}
+		if r.set.Groups {
+			fs.Group = groups[f]
+		}
+		spec.Families[f] = fs
 	}
 	_, err := r.db.CreateTable(ctx, name, spec)
 	if r.model.Tables[name] != nil {
@@ -383,64 +387,124 @@ func (r *runner) create(name string) error {
 		}
 		return nil
 	}
-	r.model.Tables[name] = &ModelTable{Rules: Families, Rows: map[string]*ModelRow{}}
+	r.model.Tables[name] = &ModelTable{Rules: Families, Folds: Folds, Rows: map[string]*ModelRow{}}
 	if err == nil {
 		r.lost = nil // a durable table stands on everything written before it
 	}
 	return err
 }
 
-func (r *runner) batch(items []Item) *engine.Batch {
-	b := engine.NewBatch()
+var aggregates = map[string]engine.Aggregate{"sum": engine.Sum, "min": engine.Min, "max": engine.Max}
+
+// batch makes a batch, and returns where the results of its read-modify-writes will be.
+func (r *runner) batch(items []Item) (b *engine.Batch, modified []*engine.Row) {
+	b = engine.NewBatch()
 	for _, it := range items {
-		m := engine.NewMutation()
-		for _, c := range it.Changes {
-			switch c.Kind {
-			case Set:
-				m.Set(c.Family, c.Qualifier, engine.Timestamp(c.TS), c.Value.Bytes())
-			case DeleteColumn:
-				m.DeleteCellsInColumn(c.Family, c.Qualifier)
-			case DeleteTimes:
-				m.DeleteTimestampRange(c.Family, c.Qualifier, engine.Timestamp(c.TS), engine.Timestamp(c.End))
-			case DeleteFamily:
-				m.DeleteCellsInFamily(c.Family)
-			case DeleteRow:
-				m.DeleteRow()
+		t := r.db.Table(it.Table)
+		switch it.Kind {
+		case ItemChanges:
+			b.Add(t, it.Row, mutation(it.Changes))
+		case ItemIf:
+			b.Add(t, it.Row, engine.NewCondMutation(it.Filter.Engine(), mutation(it.Changes), mutation(it.Else)))
+		case ItemNeed:
+			b.Require(t, it.Row, it.Filter.Engine(), it.Want)
+		case ItemModify:
+			m := engine.NewReadModifyWrite()
+			for _, rule := range it.Modify {
+				if rule.Increment {
+					m.Increment(rule.Family, rule.Qualifier, rule.Delta)
+				} else {
+					m.AppendValue(rule.Family, rule.Qualifier, rule.Append.Bytes())
+				}
 			}
+			modified = append(modified, b.AddReadModifyWrite(t, it.Row, m))
 		}
-		b.Add(r.db.Table(it.Table), it.Row, m)
 	}
-	return b
+	return b, modified
+}
+
+func mutation(changes []Change) *engine.Mutation {
+	m := engine.NewMutation()
+	for _, c := range changes {
+		switch c.Kind {
+		case Set:
+			m.Set(c.Family, c.Qualifier, engine.Timestamp(c.TS), c.Value.Bytes())
+		case Add:
+			m.AddIntToCell(c.Family, c.Qualifier, engine.Timestamp(c.TS), c.N)
+		case DeleteColumn:
+			m.DeleteCellsInColumn(c.Family, c.Qualifier)
+		case DeleteTimes:
+			m.DeleteTimestampRange(c.Family, c.Qualifier, engine.Timestamp(c.TS), engine.Timestamp(c.End))
+		case DeleteFamily:
+			m.DeleteCellsInFamily(c.Family)
+		case DeleteRow:
+			m.DeleteRow()
+		}
+	}
+	return m
 }
 
 func (r *runner) apply(o Op) error {
+	conds := 0
 	for _, it := range o.Items {
 		if r.model.Tables[it.Table] == nil {
 			return nil
+		}
+		if it.Kind == ItemIf {
+			conds++
 		}
 	}
 	var opts []engine.ApplyOption
 	if o.NoSync {
 		opts = append(opts, engine.NoSync)
 	}
-	if err := r.db.Apply(ctx, r.batch(o.Items), opts...); err != nil {
-		return err
+	var matched bool
+	if conds == 1 {
+		opts = append(opts, engine.GetCondMutationResult(&matched))
 	}
 	var u undo
 	for _, it := range o.Items {
 		u = append(u, oldRow{it.Table, it.Row, r.model.Tables[it.Table].Rows[it.Row]})
 	}
-	r.lost = append(r.lost, u)
-	if !o.NoSync {
+	b, modified := r.batch(o.Items)
+	err := r.db.Apply(ctx, b, opts...)
+	out, refused := r.model.Apply(o.Items)
+	if refused != "" {
+		r.counts.add(string(refused), 1)
+		if want := map[Refusal]error{Precondition: engine.ErrPrecondition, NoCounter: engine.ErrNotCounter}[refused]; !errors.Is(err, want) {
+			return fmt.Errorf("the model refuses the batch: %s; the store: %v", refused, err)
+		}
+		return r.compareRows(o.Items)
+	}
+	if err != nil {
+		return err
+	}
+	if out.Changes == 0 {
+		r.counts.add("apply of nothing", 1)
+	} else if r.lost = append(r.lost, u); !o.NoSync {
 		r.lost = nil
 	}
-	r.model.Apply(o.Items)
+	if conds == 1 && matched != out.Matched[0] {
+		return fmt.Errorf("the condition is %v, the model says %v", matched, out.Matched[0])
+	}
+	r.counts.add("condition", len(out.Matched))
+	r.counts.add("read-modify-write", len(modified))
+	var got []Row
+	for _, row := range modified {
+		got = append(got, fromEngine(*row))
+	}
+	if err := diff(got, out.Modified); err != nil {
+		return fmt.Errorf("read-modify-write: %w", err)
+	}
 	return r.compareRows(o.Items)
 }
 
 func (r *runner) refused(o Op) error {
-	err := r.db.Apply(ctx, r.batch(o.Items), engine.NoSync)
-	for _, want := range []error{engine.ErrNoTable, engine.ErrNoFamily, engine.ErrRowKey, engine.ErrTimestamp, engine.ErrTimeRange} {
+	b, _ := r.batch(o.Items)
+	err := r.db.Apply(ctx, b, engine.NoSync)
+	for _, want := range []error{engine.ErrNoTable, engine.ErrNoFamily, engine.ErrRowKey, engine.ErrTimestamp, engine.ErrTimeRange,
+		engine.ErrAggregate, engine.ErrNotAggregate, engine.ErrAddTimestamp, engine.ErrNoRules, engine.ErrCondMutation, engine.ErrFilter,
+		engine.ErrPrecondition, engine.ErrNotCounter} {
 		if errors.Is(err, want) && !errors.Is(err, engine.ErrUnknownOutcome) {
 			return r.compareRows(o.Items)
 		}

@@ -12,6 +12,7 @@ type Config struct {
 	Spec    engine.TableSpec // its families are set by the runner
 	Mem     vfs.MemOptions
 	Disk    bool // on the real file system, else in memory; power cuts need memory
+	Groups  bool // families lie in several locality groups
 	// Used reports whether what the set is about has happened, from the counts of all runs.
 	Used func(c *Counts) bool
 }
@@ -20,6 +21,7 @@ type Config struct {
 var Sets = []Config{
 	{Name: "mapped", Used: func(c *Counts) bool { return c.Mapped > 0 && c.Get("merge") > 0 }},
 	{Name: "positional, tiny blocks",
+		Groups:  true,
 		Options: engine.Options{Reads: engine.ReadPositional},
 		Spec:    engine.TableSpec{BlockBytes: 512, Codec: engine.CodecNone},
 		Used:    func(c *Counts) bool { return c.Positional > 0 && c.Mapped == 0 }},
@@ -37,6 +39,7 @@ var Sets = []Config{
 		Spec:    engine.TableSpec{BlockBytes: 1024},
 		Used:    func(c *Counts) bool { return c.Positional > 0 && c.Mapped == 0 && c.CacheMisses > c.CacheHits/50 }},
 	{Name: "column filters, small log",
+		Groups:  true,
 		Options: engine.Options{LogSegmentBytes: 16 << 10, LogBytes: 32 << 10},
 		Spec:    engine.TableSpec{ColumnFilter: true, BloomBits: 2},
 		Used:    func(c *Counts) bool { return c.SlotsReused > 0 && c.Filtered > 0 }},
