@@ -71,6 +71,12 @@ type Metrics struct {
 	Snapshots      int
 	OldestSnapshot time.Duration
 	VisibleSeq     uint64
+
+	// StandingChanges counts drops of rows and families and changes of rules that are in force, while something that was written before
+	// them still waits to be rewritten: BehindFiles with BehindBytes, and sealed memtables. All are 0 when that is done.
+	StandingChanges int
+	BehindFiles     int
+	BehindBytes     int64
 }
 
 // LevelMetrics is one level over all tables.
@@ -120,7 +126,11 @@ func (db *DB) Metrics() Metrics {
 		}
 	}
 	for id, t := range st.version.Trees {
-		m.DebtBytes += levels.Debt(t, db.pickOptions(st, id))
+		o := db.pickOptions(st, id)
+		m.DebtBytes += levels.Debt(t, o)
+		files, bytes := o.Changes.Left(t)
+		m.BehindFiles += files
+		m.BehindBytes += bytes
 		m.Levels[0].Sublevels = max(m.Levels[0].Sublevels, len(t.Sub))
 	}
 	st.version.Live(func(_ uint64, level int, f *levels.File) {
@@ -131,6 +141,9 @@ func (db *DB) Metrics() Metrics {
 		l.Deletes += f.Ranges + f.Deletes
 		m.DiskBytes += f.Size
 	})
+	for _, t := range st.tables {
+		m.StandingChanges += len(t.Changes)
+	}
 	db.snaps.mu.Lock()
 	defer db.snaps.mu.Unlock()
 	m.Snapshots = len(db.snaps.open)
