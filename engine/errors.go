@@ -31,7 +31,7 @@ var (
 	ErrBatchTooLong      = errors.New("batch has too many changes")
 	ErrBatchTooBig       = errors.New("batch has too many bytes")
 	ErrAsOf              = errors.New("cells were collected as of a later time")
-	ErrRange             = errors.New("row range ends before it begins")
+	ErrRange             = errors.New("range ends before it begins")
 	ErrFilter            = filter.ErrInvalid
 	ErrLimit             = errors.New("limit is negative")
 	ErrRule              = errors.New("invalid collection rule")
