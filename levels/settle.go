@@ -93,16 +93,11 @@ func fit(t *Tree, o PickOptions, b *Busy, p Plan) (Plan, bool) {
 	if _, ok := o.Changes.Fit(t, &p, o.OldestMem); ok {
 		return p, true
 	}
-	hull := p.Bounds()
-	w, ok := PlanRange(t, b, &hull, o.Changes)
-	if !ok || len(w.Inputs) == 0 {
-		return p, false
+	w, ok := planAll(t, b, slices.Clone(p.Inputs), o.Changes, p.Why)
+	if ok {
+		_, ok = o.Changes.Fit(t, &w, o.OldestMem)
 	}
-	if _, ok := o.Changes.Fit(t, &w, o.OldestMem); !ok {
-		return p, false
-	}
-	w.Why = p.Why
-	return w, true
+	return w, ok
 }
 
 // pickSettle takes a file that is behind a change through it: alone and in its place if that is possible, else with all
@@ -124,8 +119,7 @@ func pickSettle(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
 			if o.OldestMem <= o.Changes[len(o.Changes)-1].Seq {
 				continue // a flush comes first
 			}
-			if p, ok := PlanRange(t, b, &f.Bounds, o.Changes); ok && len(p.Inputs) > 0 && settles(t, o, &p, first) {
-				p.Why = "settle"
+			if p, ok := planAll(t, b, []Input{{l, f}}, o.Changes, "settle"); ok && settles(t, o, &p, first) {
 				return p, true
 			}
 		}
