@@ -150,6 +150,10 @@ func pickInsideL0(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
 		from--
 		size += l0[from].Size
 	}
+	// The files of one flush stay together: one that is left out would lie between the others in age.
+	for from > 0 && from < len(l0) && l0[from].LastSeq == l0[from-1].LastSeq {
+		from++
+	}
 	in := l0[from:]
 	if len(in) < 2 || len(sublevels(in)) < o.L0Files || b.Filling(t.ID, 0, hull(in)) {
 		return Plan{}, false

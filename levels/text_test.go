@@ -130,12 +130,16 @@ func (p *pickCase) level(w []string) {
 		num, rest, _ := strings.Cut(f, ":")
 		span, size, _ := strings.Cut(rest, "=")
 		lo, hi, _ := strings.Cut(span, "..")
+		size, age, _ := strings.Cut(size, "@")
 		size, settled, _ := strings.Cut(size, "+s")
 		size, dels := strings.CutSuffix(size, "+d")
 		n := uint64(p.num(num))
 		file := &File{Num: n, Size: p.num(size), Bounds: cell.Bounds{LoRow: []byte(lo), HiRow: []byte(hi)}, FirstSeq: n * 10, LastSeq: n*10 + 9}
 		if dels {
 			file.Ranges = 1
+		}
+		if age != "" {
+			file.FirstSeq, file.LastSeq = uint64(p.num(age)*10), uint64(p.num(age)*10+9)
 		}
 		if settled != "" {
 			file.Settled = uint64(p.num(settled))
