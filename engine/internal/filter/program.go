@@ -29,7 +29,6 @@ type node struct {
 	text   string
 	from   []byte
 	to     []byte
-	empty  bool
 	seed   uint64
 	below  uint64 // row samples: a row is kept when its hash is below
 
@@ -47,7 +46,7 @@ type Program struct {
 	root    int32
 	rowOnly []int32 // row tests that all output has passed
 	conds   int
-	single  bool // Cols is one column
+	single  bool   // Cols is one column
 	verdict []bool // by condition
 	scratch scratch
 
@@ -193,10 +192,7 @@ func (b *builder) build(s *Spec, at int, next int32) int32 {
 	case ValueMask:
 		n.from = s.From
 	case RowSample:
-		n.seed = s.Seed
-		if n.below = math.MaxUint64; s.P < 1 {
-			n.below = uint64(s.P * (1 << 63) * 2)
-		}
+		n.seed, n.below = s.Seed, uint64(s.P*(1<<63)*2)
 	case Interleave, Condition:
 		n.kids = make([]int32, len(s.Kids))
 		at++
