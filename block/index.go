@@ -249,8 +249,8 @@ func (x *Index) Len() int   { return x.n }
 func (x *Index) Parts() int { return int(x.firstPar[x.n]) }
 func (x *Index) Bytes() int { return len(x.b) + 16*x.n }
 
-// Cut reports whether the block of entry i begins inside a row. Rows, FirstPart, Place and TimeBounds are the parts of At that hot paths
-// need.
+// Cut reports whether the block of entry i begins inside a row. Rows, FirstPart, Place and Zone are the parts of At that hot
+// paths need.
 func (x *Index) Cut(i int) bool      { return binary.LittleEndian.Uint32(x.entry(i)[40:]) != 0 }
 func (x *Index) Rows(i int) int      { return int(binary.LittleEndian.Uint32(x.entry(i)[20:])) }
 func (x *Index) FirstPart(i int) int { return int(x.firstPar[i]) }
@@ -259,6 +259,12 @@ func (x *Index) FirstPart(i int) int { return int(x.firstPar[i]) }
 func (x *Index) Place(i int) (off int64, length, keys int64) {
 	p := x.entry(i)
 	return int64(binary.LittleEndian.Uint64(p)), int64(binary.LittleEndian.Uint32(p[8:])), int64(binary.LittleEndian.Uint32(p[12:]))
+}
+
+// Zone is what is known of the cells of entry i: the lowest and highest timestamp, and a bit for each family.
+func (x *Index) Zone(i int) (lo, hi int64, families uint64) {
+	p, le := x.entry(i), binary.LittleEndian
+	return int64(le.Uint64(p[56:])), int64(le.Uint64(p[64:])), le.Uint64(p[72:])
 }
 
 // At returns entry i. Row is newly allocated, Col aliases the index.

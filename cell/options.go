@@ -1,5 +1,7 @@
 package cell
 
+import "sync/atomic"
+
 // IterOptions narrows what an iterator over one source yields. The zero value yields everything.
 type IterOptions struct {
 	// Columns restricts cells and deletes to these columns; ranges are clipped to them. The zero Range means all. A row
@@ -24,4 +26,14 @@ type IterOptions struct {
 	// NoFill keeps what is read out of the cache: for scans and merges, which read each block once. Blocks that are in the
 	// cache are used.
 	NoFill bool
+
+	// Stats, if not nil, gets what the iterator did added when it is closed.
+	Stats *ReadStats
+}
+
+// ReadStats counts the work of iterators over files.
+type ReadStats struct {
+	Blocks     atomic.Uint64 // of which the keys were looked at
+	LeftOut    atomic.Uint64 // that were not looked at because of what their index entry says
+	ValueParts atomic.Uint64 // of blocks, of which values were looked at
 }

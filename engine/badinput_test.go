@@ -107,6 +107,8 @@ func TestBadInput(t *testing.T) {
 			m.DeleteRow()
 		})), ErrCondMutation, "1 changes"},
 		{"bad filter of a condition", apply("r", NewCondMutation(ChainFilters(), set("f", "q", 1, "v"), nil)), ErrFilter, "condition"},
+		{"sink in a condition", apply("r", NewCondMutation(ChainFilters(FamilyExact("f"), SinkFilter()), set("f", "q", 1, "v"), nil)), ErrFilter, "condition: chain: filter 2 of 2"},
+		{"sink in a precondition", batch(func(b *Batch) { b.Require(tb, "r", InterleaveFilters(PassAllFilter(), SinkFilter()), true) }), ErrFilter, "condition: interleave: filter 2 of 2"},
 		{"unknown family in a condition", apply("r", NewCondMutation(FamilyExact("g"), set("f", "q", 1, "v"), nil)), ErrNoFamily, `"g"`},
 		{"unknown family in the branch", apply("r", NewCondMutation(nil, set("g", "q", 1, "v"), nil)), ErrNoFamily, `"g"`},
 		{"bad change in the other branch", apply("r", NewCondMutation(nil, set("f", "q", 1, "v"), set("f", "q", -2, "v"))), ErrTimestamp, "if the condition is false: change 1 of 1"},

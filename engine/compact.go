@@ -70,6 +70,9 @@ func (db *DB) compact(plan *levels.Plan) (err error) {
 	for _, f := range res.Files {
 		edit.Added = append(edit.Added, levels.AddedFile{Tree: plan.Tree, Level: plan.Output, File: f})
 	}
+	if res.Collected > 0 {
+		edit.Collected = append(edit.Collected, levels.Collected{Tree: plan.Tree, Time: asOf})
+	}
 	if err := db.installJob(edit, res.Files, table, nil); err != nil {
 		return err
 	}

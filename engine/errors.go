@@ -30,7 +30,8 @@ var (
 	ErrNilBatch          = errors.New("nil batch")
 	ErrBatchTooLong      = errors.New("batch has too many changes")
 	ErrBatchTooBig       = errors.New("batch has too many bytes")
-	ErrRange             = errors.New("row range ends before it begins")
+	ErrAsOf              = errors.New("cells were collected as of a later time")
+	ErrRange             = errors.New("range ends before it begins")
 	ErrFilter            = filter.ErrInvalid
 	ErrLimit             = errors.New("limit is negative")
 	ErrRule              = errors.New("invalid collection rule")

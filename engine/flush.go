@@ -109,6 +109,9 @@ func (db *DB) flushOne(tree uint64) (err error) {
 	for _, f := range res.Files {
 		edit.Added = append(edit.Added, levels.AddedFile{Tree: tree, Level: 0, File: f})
 	}
+	if res.Collected > 0 {
+		edit.Collected = append(edit.Collected, levels.Collected{Tree: tree, Time: asOf})
+	}
 	err = db.installJob(edit, res.Files, table, func(st *state) {
 		if t := st.trees[tree]; t != nil {
 			st.trees[tree] = &memtree{active: t.active, sealed: t.sealed[1:]}
@@ -127,7 +130,7 @@ func (db *DB) flushOne(tree uint64) (err error) {
 // beginCollect fixes the as-of time of a merge, waits for the batches with holes that looked at the store before, and pins
 // what is there then. A batch with a hole that comes later sees a later time and pins all that the merge may drop.
 func (db *DB) beginCollect() (*state, int64) {
-	asOf := db.clock.now()
+	asOf := db.clock.collect()
 	db.epochs.Raise()
 	return db.states.pin(), asOf
 }

@@ -28,6 +28,7 @@ type Health struct {
 	State State
 	Since time.Time // when the state began; zero for StateOK
 	Cause error     // nil for StateOK
+	Clock ClockReport
 }
 
 // health keeps the first fatal error, and the latest background error until background work succeeds again.
@@ -124,7 +125,11 @@ func (h *health) report() Health {
 }
 
 // Health tells whether the store is well, and if not since when and why.
-func (db *DB) Health() Health { return db.health.report() }
+func (db *DB) Health() Health {
+	h := db.health.report()
+	h.Clock = db.clock.report()
+	return h
+}
 
 // fail records a failure that ends writing.
 func (db *DB) fail(what string, cause error) error {

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/compact"
 	"github.com/rowandb/rowan/io/direct"
 	"github.com/rowandb/rowan/levels"
@@ -19,6 +20,7 @@ type counters struct {
 	stalls, stallNanos, slowNanos    atomic.Uint64
 	replayedBatches, replayedChanges atomic.Uint64
 	tableMode                        atomic.Uint32
+	reads                            cell.ReadStats
 }
 
 func (c *counters) count(r *compact.Result) {
@@ -33,7 +35,10 @@ type Metrics struct {
 
 	Batches, Changes, BytesIn uint64 // applied; bytes as logged
 	RowReads, Scans           uint64
-	FilteredFiles             uint64 // files that a row filter spared a point read
+	// Work of reads on table files: blocks looked at, blocks left out because of what their index says of families and times,
+	// parts of blocks of which values were looked at.
+	BlocksRead, BlocksLeftOut, ValuePartsRead uint64
+	FilteredFiles                             uint64 // files that a row filter spared a point read
 
 	Flushes, Compactions, Moves uint64
 	CollectedCells              uint64 // cells that rules removed from disk or never let there
@@ -89,6 +94,7 @@ func (db *DB) Metrics() Metrics {
 		Health:  db.Health(),
 		Batches: c.batches.Load(), Changes: c.changes.Load(), BytesIn: c.bytesIn.Load(),
 		RowReads: c.rowReads.Load(), Scans: c.scans.Load(), FilteredFiles: c.filtered.Load(),
+		BlocksRead: c.reads.Blocks.Load(), BlocksLeftOut: c.reads.LeftOut.Load(), ValuePartsRead: c.reads.ValueParts.Load(),
 		Flushes: c.flushes.Load(), Compactions: c.compactions.Load(), Moves: c.moves.Load(),
 		CollectedCells: c.collected.Load(), ForgottenDeletes: c.forgotten.Load(),
 		TableBytesWritten: c.bytesWritten.Load(), TableBytesCompacted: c.bytesCompacted.Load(),

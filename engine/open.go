@@ -58,7 +58,12 @@ func Open(dir string, o Options) (*DB, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	db := &DB{dir: dir, opts: o, fs: o.FS, logger: o.Logger, exec: o.Background}
-	db.clock.wall = o.Clock
+	db.clock.wall, db.clock.mono = o.Clock, o.Monotonic
+	db.clock.told = func(leaped bool, wall, engine time.Time) {
+		if leaped {
+			o.Logger.Warn("the clock has leapt ahead and is not followed until it is confirmed", "clock", wall, "engine time", engine)
+		}
+	}
 	db.health.log, db.health.now = o.Logger, o.Clock
 	db.life.idle, db.life.stop, db.life.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	db.jobs.init(db)
@@ -271,6 +276,10 @@ func (db *DB) inline() bool {
 // recover replays the log into the memtables.
 func (db *DB) recover(v *levels.Version, fresh bool) (wal.Recovered, error) {
 	db.clock.raise(v.EngineTime)
+	if db.clock.hold(v.EngineTime) {
+		db.logger.Warn("the clock is far ahead of the store's last life: nothing is collected until it is confirmed or an hour has passed",
+			"clock", db.opts.Clock(), "collected as of", time.UnixMicro(v.EngineTime))
+	}
 	db.raiseStamp(v.Stamp)
 	last := v.LastSeq
 	var rec wal.Recovered
@@ -381,7 +390,7 @@ func (db *DB) split(st *state, g *group, seq uint64) {
 // startWriting begins a fresh manifest and a fresh log slot, and clears away what no longer counts.
 func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recovered) error {
 	e := &levels.Edit{
-		Num: v.EditNum + 1, OpenCount: v.OpenCount + 1, StoreID: v.StoreID, EngineTime: db.clock.mark.Load(), Stamp: db.stamp.Load(),
+		Num: v.EditNum + 1, OpenCount: v.OpenCount + 1, StoreID: v.StoreID, EngineTime: db.clock.collected(), Stamp: db.stamp.Load(),
 		NextFile: v.NextFile,
 	}
 	e.PutTables = v.Schema.Tables() // so that what they need not stand for any more is forgotten
@@ -493,7 +502,7 @@ func (db *DB) sealManifest() error {
 		return err
 	}
 	v := db.states.cur.Load().version
-	e := &levels.Edit{Num: v.EditNum + 1, EngineTime: db.clock.mark.Load(), Stamp: db.stamp.Load()}
+	e := &levels.Edit{Num: v.EditNum + 1, EngineTime: db.clock.collected(), Stamp: db.stamp.Load()}
 	if err := db.manifest.Append(e); err != nil {
 		return fmt.Errorf("end the manifest: %w", err)
 	}

@@ -61,6 +61,9 @@ type Options struct {
 	FS         vfs.FS
 	Clock      func() time.Time
 	Background Executor
+	// Monotonic is a clock that only ever runs on, to tell a leap of Clock from time that has passed. Default: the monotonic
+	// reading of Clock's times; with a Clock whose times have none, as made by tests, every leap passes for time.
+	Monotonic func() time.Duration
 	// Random draws the identities of stores and files; one call at a time. Default: the operating system's randomness.
 	Random func() uint64
 }

@@ -57,6 +57,8 @@ type readOptions struct {
 	limit   int64
 	reverse bool
 	raw     bool
+	asOf    int64 // if asOfSet
+	asOfSet bool
 	snap    *Snapshot
 	page    pageOptions
 	err     error
@@ -108,7 +110,7 @@ func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (ou
 	defer mapped.Leave(mapped.Enter(), &err)
 	key := bytesOf(row)
 	if rd.filtered && (rd.prog.Empty() || !rd.prog.Rows.Contains(key)) || !rd.opts.reaches(key) {
-		rd.ended(Position{})
+		rd.ended(nil)
 		return out, nil
 	}
 	m, err := rd.point(key, rd.iterOptions(false), rd.config())
@@ -118,7 +120,7 @@ func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (ou
 	defer closeInto(m, &err)
 	rd.db.stats.rowReads.Add(1)
 	if out.Cells, err = rd.row(m, key); err == nil {
-		rd.ended(rd.page.endOf(key))
+		rd.ended(key)
 	}
 	return out, err
 }
@@ -246,6 +248,10 @@ func (rd *reader) pin(ctx context.Context, t *Table) error {
 	if rd.table = rd.st.tables[t.name]; rd.table == nil {
 		return fmt.Errorf("%w: %q", ErrNoTable, t.name)
 	}
+	if rd.opts.asOfSet {
+		rd.asOf = rd.opts.asOf
+		return rd.checkAsOf(rd.asOf)
+	}
 	return nil
 }
 
@@ -273,16 +279,20 @@ func (rd *reader) recycle() {
 }
 
 func (rd *reader) iterOptions(scan bool) cell.IterOptions {
-	if !rd.filtered {
-		return cell.IterOptions{NoFill: scan}
+	var o cell.IterOptions
+	if rd.filtered {
+		o = rd.table.narrowed(&rd.prog)
 	}
-	o := rd.table.narrowed(&rd.prog)
-	o.NoFill = scan
+	o.NoFill, o.Stats = scan, &rd.db.stats.reads
 	return o
 }
 
 func (rd *reader) config() merge.Config {
-	return merge.Config{Families: rd.table.families, AsOf: rd.asOf, Raw: rd.opts.raw}
+	c := merge.Config{Families: rd.table.families, AsOf: rd.asOf, Raw: rd.opts.raw}
+	if rd.filtered && (rd.prog.Ranks || rd.prog.Counts) || rd.page.cells > 0 {
+		c.First = 4
+	}
+	return c
 }
 
 // each walks the rows of set in the direction asked for. fn reports whether the row had a cell left, and whether to go on.
@@ -299,7 +309,7 @@ func (rd *reader) each(ctx context.Context, set RowSet, fn func(m *merge.Iter) (
 		spans = within(spans, rd.prog.Rows)
 	}
 	if len(spans) == 0 {
-		rd.ended(Position{})
+		rd.ended(nil)
 		return nil
 	}
 	m := rd.scan(rd.iterOptions(true), rd.config())
@@ -328,7 +338,7 @@ func (rd *reader) each(ctx context.Context, set RowSet, fn func(m *merge.Iter) (
 				more = more && left > 0
 			}
 			if !more || rd.page.full {
-				rd.ended(rd.page.endOf(m.Row()))
+				rd.ended(m.Row())
 				return nil
 			}
 		}
@@ -336,14 +346,19 @@ func (rd *reader) each(ctx context.Context, set RowSet, fn func(m *merge.Iter) (
 			return err
 		}
 	}
-	rd.ended(Position{})
+	rd.ended(nil)
 	return nil
 }
 
-// ended tells the caller where the read ended.
-func (rd *reader) ended(p Position) {
-	if next := rd.opts.page.next; next != nil {
-		*next = p
+// ended tells the caller where the read ended: in row or behind it, or if row is nil at its end.
+func (rd *reader) ended(row []byte) {
+	next := rd.opts.page.next
+	switch {
+	case next == nil:
+	case row == nil:
+		*next = Position{}
+	default:
+		*next = rd.page.endOf(row)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 //	rmw <row>: incr f:q n; append f:q v
 //	batch                       followed by indented items: put, cond, rmw, or require <row> <filter> true|false
 //
-// @now is ServerTime. A value #n is the number n in 8 bytes. A filter is f, f:q, any (nil), or one with @from..to behind it.
+// @now is ServerTime. A value #n is the number n in 8 bytes. A filter is f, f:q, any (nil), or one with @from..to and =value pattern behind it.
 func TestWriteText(t *testing.T) {
 	files, err := filepath.Glob("testdata/write*.txt")
 	if err != nil || len(files) == 0 {
@@ -285,6 +285,7 @@ func (w *writeText) rmw(s string) (string, *ReadModifyWrite) {
 }
 
 func (w *writeText) filter(s string) Filter {
+	s, re, pattern := strings.Cut(s, "=")
 	s, times, timed := strings.Cut(s, "@")
 	var list []Filter
 	switch fam, q, column := strings.Cut(s, ":"); {
@@ -297,8 +298,17 @@ func (w *writeText) filter(s string) Filter {
 		from, to, _ := strings.Cut(times, "..")
 		list = append(list, TimestampRangeFilter(Timestamp(w.num(from)), Timestamp(w.num(to))))
 	}
-	if len(list) == 0 {
+	if pattern {
+		list = append(list, ValueFilter(re))
+	}
+	switch len(list) {
+	case 0:
 		return nil
+	case 1:
+		return list[0]
+	}
+	if len(list) == 1 {
+		return list[0]
 	}
 	return ChainFilters(list...)
 }

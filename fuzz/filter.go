@@ -29,7 +29,8 @@ type Filter struct {
 type FilterCell struct {
 	Cell
 	Label string
-	place int // in the input of the interleave that is being evaluated
+	place int    // in the row
+	path  string // which branches of interleaves it took, a byte each
 }
 
 // filterKinds are the kinds with what follows their names in the text form: f filters in parentheses, t a text, r a range,
@@ -202,8 +203,7 @@ func (f *Filter) Apply(row string, cells []Cell) []FilterCell {
 	return merged(append(out, sunk...))
 }
 
-// apply returns what goes on to the enclosing filter. What goes to a sink is appended to sunk; place is set to where the cell
-// comes from, on entry to the whole filter or to an interleave.
+// apply returns what goes on to the enclosing filter. What goes to a sink is appended to sunk.
 func (f *Filter) apply(row string, in []FilterCell, sunk *[]FilterCell) (out []FilterCell) {
 	keep := func(ok func(i int, c *FilterCell) bool) {
 		for i := range in {
@@ -224,25 +224,14 @@ func (f *Filter) apply(row string, in []FilterCell, sunk *[]FilterCell) (out []F
 			out = k.apply(row, out, sunk)
 		}
 	case "interleave":
-		// Copies of one input cell stay together, those of the first branch first. So that later filters see the place that
-		// the cell had in the whole row, it is put back.
-		for _, k := range f.Kids {
+		for i, k := range f.Kids {
 			mine := slices.Clone(in)
-			for i := range mine {
-				mine[i].place = i
+			for j := range mine {
+				mine[j].path += string(rune(i))
 			}
-			var down []FilterCell
-			got := k.apply(row, mine, &down)
-			for _, c := range down {
-				c.place = in[c.place].place
-				*sunk = append(*sunk, c)
-			}
-			out = append(out, got...)
+			out = append(out, k.apply(row, mine, sunk)...)
 		}
 		out = merged(out)
-		for i := range out {
-			out[i].place = in[out[i].place].place
-		}
 	case "if":
 		branch := f.Kids[2]
 		if len(f.Kids[0].apply(row, in, nil)) > 0 {
@@ -300,9 +289,14 @@ func indices(b []byte) []int {
 	return out
 }
 
-// merged brings cells in the order of where they come from.
+// merged brings cells in order: copies of one cell as the branches stand that they came through.
 func merged(cells []FilterCell) []FilterCell {
-	slices.SortStableFunc(cells, func(a, b FilterCell) int { return a.place - b.place })
+	slices.SortStableFunc(cells, func(a, b FilterCell) int {
+		if a.place != b.place {
+			return a.place - b.place
+		}
+		return strings.Compare(a.path, b.path)
+	})
 	return cells
 }
 

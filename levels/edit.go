@@ -15,6 +15,7 @@ type Edit struct {
 	Added      []AddedFile
 	Deleted    []DeletedFile
 	Flushed    []Flushed
+	Collected  []Collected
 	PutTables  []*Table // created or replaced, whole
 	DropTables []uint64 // table ids
 
@@ -50,6 +51,12 @@ type Flushed struct {
 	Seq  uint64
 }
 
+// Collected records that cells of a tree were removed by rules as of a time, microseconds.
+type Collected struct {
+	Tree uint64
+	Time int64
+}
+
 // Field tags of format 1. A reader that meets another number refuses the edit as a format it does not know. Tags 32 to 39
 // are kept free for what format 1 will say later: 34 and 35 blob files added and removed, 36 applied index per scope.
 const (
@@ -68,6 +75,7 @@ const (
 	tagStamp      = 13
 	tagOpenCount  = 14
 	tagStoreID    = 15
+	tagCollected  = 16
 )
 
 // Append appends the edit's bytes: fields of <uvarint tag> <uvarint n> <nB payload>, the number first.
@@ -119,6 +127,11 @@ func (e *Edit) Append(dst []byte) []byte {
 		p = binary.AppendUvarint(p, f.Seq)
 		field(tagFlushed)
 	}
+	for _, c := range e.Collected {
+		p = binary.AppendUvarint(p, c.Tree)
+		p = binary.AppendUvarint(p, uint64(c.Time))
+		field(tagCollected)
+	}
 	return dst
 }
 
@@ -168,6 +181,8 @@ func DecodeEdit(b []byte) (*Edit, error) {
 			e.Added = append(e.Added, AddedFile{Tree: f.uvarint("tree"), Level: f.level(), File: f.file()})
 		case tagFlushed:
 			e.Flushed = append(e.Flushed, Flushed{Tree: f.uvarint("tree"), Seq: f.uvarint("sequence")})
+		case tagCollected:
+			e.Collected = append(e.Collected, Collected{Tree: f.uvarint("tree"), Time: f.time("time of a collection")})
 		default:
 			return nil, fmt.Errorf("%w: manifest edit has field %d, which this build does not know", damage.ErrFormat, tag)
 		}

@@ -127,6 +127,9 @@ func (v *Version) Snapshot() *Edit {
 			if tree.FlushedThrough > 0 {
 				e.Flushed = append(e.Flushed, Flushed{Tree: tree.ID, Seq: tree.FlushedThrough})
 			}
+			if tree.Collected > 0 {
+				e.Collected = append(e.Collected, Collected{Tree: tree.ID, Time: tree.Collected})
+			}
 		}
 	}
 	return e

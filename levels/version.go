@@ -18,6 +18,8 @@ type Tree struct {
 	ID uint64
 	// FlushedThrough is the sequence up to which every entry of this tree is in its files; replay skips what is at or below.
 	FlushedThrough uint64
+	// Collected is the latest time, microseconds, as of which rules removed cells of this tree.
+	Collected int64
 	// Files by level. L0 is sorted by LastSeq ascending (oldest first), every other level by bounds, disjoint.
 	Files [Depth][]*File
 	// Sub is L0 cut into sublevels, oldest first: inside one the files are disjoint and sorted by bounds, and of two files
@@ -229,6 +231,13 @@ func (v *Version) applyFiles(e *Edit) error {
 			return fmt.Errorf("edit %d flushes tree %d through %d, it is at %d", e.Num, f.Tree, f.Seq, t.FlushedThrough)
 		}
 		t.FlushedThrough = f.Seq
+	}
+	for _, c := range e.Collected {
+		t := tree(c.Tree)
+		if t == nil {
+			return fmt.Errorf("edit %d collects from unknown tree %d", e.Num, c.Tree)
+		}
+		t.Collected = max(t.Collected, c.Time)
 	}
 	for _, t := range fresh {
 		if err := t.order(); err != nil {

@@ -28,7 +28,7 @@ var _ cell.Batcher = (*Iter)(nil)
 // NextBatch hands out the rest of the current block, as far as its rows end in it and have no deletes.
 func (it *state) NextBatch(b *cell.Batch, stop []byte) {
 	b.Reset()
-	if !it.on(laneCells) || it.narrow || it.o.KeysOnly || it.many && it.dir < 0 {
+	if !it.on(laneCells) || it.narrow || it.o.KeysOnly || it.cur[laneCells].zone.on || it.many && it.dir < 0 {
 		return
 	}
 	if it.many {

@@ -76,16 +76,26 @@ type cursor struct {
 	winBuf       []byte
 	next         int64 // where a sequential reader would read on
 	hits, misses uint64
+
+	zone                        zone
+	blocks, leftOut, valueParts uint64
 }
 
-func (c *cursor) reset(r *Reader, ln *lane, noFill bool) {
-	c.r, c.ln, c.noFill, c.err = r, ln, noFill, nil
+func (c *cursor) reset(r *Reader, ln *lane, o *cell.IterOptions) {
+	c.r, c.ln, c.noFill, c.err = r, ln, o.NoFill, nil
+	c.zone.on = false
+	if ln.n == laneCells {
+		c.zone.set(r, o)
+	}
 	c.live, c.onRow, c.win, c.limit, c.index = false, false, nil, nil, nil
 	c.chunkFrom, c.chunkEnd = 0, 0
 	c.next, c.dict, c.keyFor = -1, 0, -1
 }
 
-func (c *cursor) close() {
+func (c *cursor) close(stats *cell.ReadStats) {
+	if stats != nil {
+		c.count(stats)
+	}
 	c.keysH.drop()
 	c.valsH.drop()
 	c.moreN = 0
@@ -102,6 +112,7 @@ func (c *cursor) close() {
 		c.r.cache.Count(c.hits, c.misses)
 	}
 	c.hits, c.misses, c.err = 0, 0, nil
+	c.blocks, c.leftOut, c.valueParts = 0, 0, 0
 	c.r, c.ln, c.index, c.win, c.keys, c.live, c.onRow, c.limit = nil, nil, nil, nil, block.Keys{}, false, false, nil
 }
 
@@ -181,6 +192,7 @@ func (c *cursor) load(p pos) bool {
 		return c.fail(damage.New("keys", off, "%d rows and %d chunks are not what the index says", c.keys.Rows, c.keys.Chunks))
 	}
 	c.live = true
+	c.blocks++
 	if c.dict = dicts.Add(1); c.dict == 0 {
 		c.dict = dicts.Add(1)
 	}
@@ -343,12 +355,13 @@ func (c *cursor) rowKey() []byte {
 	return c.key
 }
 
-// placeBack puts the cursor on the row that row n of the current block is or goes on, at that row's beginning.
+// placeBack puts the cursor on the row that row n of the current block is or goes on, at the first of its blocks that is wanted.
 func (c *cursor) placeBack(n int) bool {
 	p, x := c.at, c.index
 	if n > 0 || !x.Cut(p.i) {
 		return c.place(n)
 	}
+	first, firstN := p, n
 	for n == 0 && x.Cut(p.i) {
 		var ok bool
 		if p, x, ok = c.step(p, -1); !ok {
@@ -358,13 +371,28 @@ func (c *cursor) placeBack(n int) bool {
 			return false
 		}
 		n = x.Rows(p.i) - 1
+		if !c.zone.excuses(x, p.i) {
+			first, firstN = p, n
+		}
 	}
-	return c.load(p) && c.place(n)
+	return c.load(first) && c.place(firstN)
 }
 
 func (c *cursor) first() bool {
 	c.onRow = false
-	return c.err == nil && c.load(pos{}) && c.place(0)
+	return c.err == nil && c.enter(pos{})
+}
+
+// enter places the cursor on the first row of the first wanted block from p on.
+func (c *cursor) enter(p pos) bool {
+	p, ok := c.wanted(p, 1)
+	return ok && c.load(p) && c.place(0)
+}
+
+// enterBack places the cursor on the last row of the last wanted block up to p.
+func (c *cursor) enterBack(p pos) bool {
+	p, ok := c.wanted(p, -1)
+	return ok && c.load(p) && c.placeBack(c.keys.Rows-1)
 }
 
 func (c *cursor) last() bool {
@@ -373,43 +401,59 @@ func (c *cursor) last() bool {
 		return false
 	}
 	leaf := c.leafCount() - 1
-	return c.setLeaf(leaf) && c.load(pos{leaf, c.index.Len() - 1}) && c.placeBack(c.keys.Rows-1)
+	return c.setLeaf(leaf) && c.enterBack(pos{leaf, c.index.Len() - 1})
 }
 
-// find loads the only block that can hold the start of row key or the row before it.
-func (c *cursor) find(key []byte) bool {
+// find returns the only block that can hold the start of row key or the row before it.
+func (c *cursor) find(key []byte) (p pos, ok bool) {
 	c.onRow = false
 	if c.err != nil {
-		return false
+		return p, false
 	}
 	leaf := 0
 	if c.ln.leaves != nil {
 		leaf = max(0, c.ln.root.SeekRow(key))
 	}
-	return c.setLeaf(leaf) && c.load(pos{leaf, max(0, c.index.SeekRow(key))})
+	if !c.setLeaf(leaf) {
+		return p, false
+	}
+	return pos{leaf, max(0, c.index.SeekRow(key))}, true
 }
 
 func (c *cursor) seekGE(key []byte) bool {
-	if !c.find(key) {
+	p, ok := c.find(key)
+	if !ok {
+		return false
+	}
+	if c.zone.excuses(c.index, p.i) {
+		return c.enter(p)
+	}
+	if !c.load(p) {
 		return false
 	}
 	n, _ := c.keys.SearchRow(key)
 	if n < c.keys.Rows {
 		return c.place(n)
 	}
-	p, _, ok := c.step(c.at, 1)
-	return ok && c.load(p) && c.place(0)
+	p, _, ok = c.step(c.at, 1)
+	return ok && c.enter(p)
 }
 
 func (c *cursor) seekLT(key []byte) bool {
-	if !c.find(key) {
+	p, ok := c.find(key)
+	if !ok {
 		return false
 	}
-	if n, _ := c.keys.SearchRow(key); n > 0 {
-		return c.placeBack(n - 1)
+	if !c.zone.excuses(c.index, p.i) {
+		if !c.load(p) {
+			return false
+		}
+		if n, _ := c.keys.SearchRow(key); n > 0 {
+			return c.placeBack(n - 1)
+		}
 	}
-	p, _, ok := c.step(c.at, -1)
-	return ok && c.load(p) && c.placeBack(c.keys.Rows-1)
+	p, _, ok = c.step(p, -1)
+	return ok && c.enterBack(p)
 }
 
 func (c *cursor) nextRow() bool {
@@ -422,12 +466,15 @@ func (c *cursor) nextRow() bool {
 	c.onRow = false
 	p, x, ok := c.step(c.at, 1)
 	for ok && x.Cut(p.i) {
-		if x.Rows(p.i) > 1 {
+		rows := x.Rows(p.i)
+		if rows > 1 && !c.zone.excuses(x, p.i) {
 			return c.load(p) && c.place(1)
 		}
-		p, x, ok = c.step(p, 1)
+		if p, x, ok = c.step(p, 1); rows > 1 {
+			break // what comes now does not go on with the current row
+		}
 	}
-	return ok && c.load(p) && c.place(0)
+	return ok && c.enter(p)
 }
 
 func (c *cursor) prevRow() bool {
@@ -435,15 +482,11 @@ func (c *cursor) prevRow() bool {
 		return false
 	}
 	c.onRow = false
-	p, n := c.start, c.startRow-1
-	if n < 0 {
-		q, x, ok := c.step(p, -1)
-		if !ok {
-			return false
-		}
-		p, n = q, x.Rows(q.i)-1
+	if n := c.startRow - 1; n >= 0 {
+		return c.load(c.start) && c.placeBack(n)
 	}
-	return c.load(p) && c.placeBack(n)
+	p, _, ok := c.step(c.start, -1)
+	return ok && c.enterBack(p)
 }
 
 // ---- inside a row ----
@@ -504,6 +547,13 @@ func (c *cursor) ready() bool {
 			return false // the limit lies in this block
 		}
 		p, x, ok := c.step(c.at, 1)
+		for ok && x.Cut(p.i) && c.zone.excuses(x, p.i) {
+			c.leftOut++
+			if x.Rows(p.i) > 1 {
+				return false // the row ends in it
+			}
+			p, x, ok = c.step(p, 1)
+		}
 		if !ok || !x.Cut(p.i) {
 			return false
 		}
@@ -557,6 +607,7 @@ func (c *cursor) loadChunk() bool {
 // chunk loads chunk i of the current block, which has the values of the cells [from, to), into h. base is where they begin in
 // the block's values.
 func (c *cursor) chunk(h *held, i, from, to int) (base int, ok bool) {
+	c.valueParts++
 	off, n, keysLen := c.index.Place(c.at.i)
 	at, end := int64(c.keys.ChunkAt(i)), n-keysLen
 	if i+1 < c.keys.Chunks {

@@ -60,7 +60,7 @@ func (r *Reader) NewIter(o cell.IterOptions) *Iter {
 	for i := range it.cur {
 		it.here[i] = false
 		if r.lanes[i].blocks > 0 {
-			it.cur[i].reset(r, &r.lanes[i], o.NoFill)
+			it.cur[i].reset(r, &r.lanes[i], &it.o)
 			it.many = it.many || i != laneCells
 		}
 	}
@@ -79,7 +79,7 @@ func (x *Iter) Close() error {
 	x.state = closedState
 	for i := range it.cur {
 		if r.lanes[i].blocks > 0 {
-			it.cur[i].close()
+			it.cur[i].close(it.o.Stats)
 		}
 	}
 	it.r, it.valid, it.o, it.from, it.to = nil, false, cell.IterOptions{}, nil, nil

@@ -42,12 +42,12 @@ const (
 
 type hint struct {
 	want want
-	from []byte
+	from *cell.Range // of wantFrom: where it begins
 }
 
 func (h hint) compare(o hint) int {
 	if h.want == wantFrom && o.want == wantFrom {
-		return bytes.Compare(h.from, o.from)
+		return bytes.Compare(h.from.From, o.from.From)
 	}
 	return int(h.want) - int(o.want)
 }
@@ -79,7 +79,8 @@ type run struct {
 	rowID  uint64
 	pass   uint64 // passes over rows so far
 	column uint64 // columns begun so far, over all passes
-	col    []byte // current column; empty: none
+	col    []byte // current column, in the cells at hand or own; empty: none
+	own    []byte
 	dict   uint32
 	code   uint16
 
@@ -93,7 +94,7 @@ type run struct {
 }
 
 func (r *run) reset() {
-	r.out, r.row, r.col, r.target = nil, nil, r.col[:0], -1
+	r.out, r.row, r.col, r.target = nil, nil, nil, -1
 	clear(r.mem) // it points into blocks
 }
 
@@ -171,13 +172,16 @@ func (p *Program) ask(m Cells, i int) (bool, error) {
 func (p *Program) walk(m Cells) error {
 	r := &p.run
 	r.pass++
-	r.col = r.col[:0]
+	r.col = nil
 	if r.mem == nil {
 		r.mem = make([]cell.Cell, bufCells)
 	}
 	room := bufCells
 	if p.Ranks || p.Counts {
 		room = fewCells
+	}
+	if p.root == toOutput {
+		return p.pour(m)
 	}
 	var h hint
 	skipped := 0
@@ -195,26 +199,44 @@ func (p *Program) walk(m Cells) error {
 				}
 			}
 			if h.want != wantNext {
-				if h.want == wantColumn || bytes.Compare(c.Col, h.from) < 0 {
+				if h.want == wantColumn || bytes.Compare(c.Col, h.from.From) < 0 {
 					skipped++
 					continue
 				}
 				h.want, skipped = wantNext, 0
 			}
 			h = p.eval(p.root, c, mark{})
-			if h.want == wantNone || r.hit || r.done {
+			if h.want == wantNone || r.hit || r.done || p.single && h.want == wantColumn {
 				return nil
 			}
 		}
 		room = min(bufCells, 4*room)
+		r.own = append(r.own[:0], r.col...)
+		r.col = r.own
 		if h.want != wantNext && skipped >= skipCells {
 			if h.want == wantColumn {
 				r.seek = append(append(r.seek[:0], r.col...), 0)
 				m.SeekCell(r.seek, math.MaxInt64)
 			} else {
-				m.SeekCell(h.from, math.MaxInt64)
+				m.SeekCell(h.from.From, math.MaxInt64)
 			}
 			h.want, skipped = wantNext, 0
+		}
+	}
+}
+
+// pour sends all cells to the output.
+func (p *Program) pour(m Cells) error {
+	r := &p.run
+	for {
+		buf := m.Cells(r.mem[:0])
+		if len(buf) == 0 {
+			return m.Err()
+		}
+		for i := range buf {
+			if r.done = !r.out.Put(&buf[i], false, ""); r.done {
+				return nil
+			}
 		}
 	}
 }
@@ -228,7 +250,7 @@ func (r *run) same(c *cell.Cell) bool {
 	if bytes.Equal(r.col, c.Col) {
 		return true
 	}
-	r.col = append(r.col[:0], c.Col...)
+	r.col = c.Col
 	return false
 }
 
@@ -362,7 +384,7 @@ func (n *node) columns(c *cell.Cell, column uint64, s *scratch) (hint, bool) {
 	case i == len(n.cols):
 		h.want = wantNone
 	case !ok:
-		h = hint{wantFrom, n.cols[i].From}
+		h = hint{wantFrom, &n.cols[i]}
 	case n.op == QualifierPattern:
 		_, _, q, err := cell.SplitColumn(c.Col)
 		ok = err == nil && n.pat.match(q, s)

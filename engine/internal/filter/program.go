@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 
@@ -46,6 +47,7 @@ type Program struct {
 	root    int32
 	rowOnly []int32 // row tests that all output has passed
 	conds   int
+	single  bool // Cols is one column
 	verdict []bool // by condition
 	scratch scratch
 
@@ -95,6 +97,10 @@ func (p *Program) Compile(s *Spec, t Table, o Options) error {
 		b.hull, b.clipped = p.Cols.Hull(), true
 	}
 	p.root = b.build(s, 0, end)
+	if len(p.Cols) == 1 {
+		r := &p.Cols[0]
+		p.single = len(r.To) == len(r.From)+1 && r.To[len(r.From)] == 0 && bytes.HasPrefix(r.To, r.From)
+	}
 	p.findRowOnly(s)
 	return nil
 }
@@ -106,7 +112,7 @@ func (p *Program) reset() {
 	clear(p.parts)
 	clear(p.nodes)
 	p.parts, p.nodes, p.rowOnly, p.verdict = p.parts[:0], p.nodes[:0], p.rowOnly[:0], p.verdict[:0]
-	p.root, p.conds = toNothing, 0
+	p.root, p.conds, p.single = toNothing, 0, false
 	p.Cols, p.Rows, p.MinTS, p.MaxTS = nil, nil, 0, math.MaxInt64
 	p.Values, p.Counts, p.Ranks = false, false, false
 	p.run.reset()

@@ -14,6 +14,8 @@ type Config struct {
 	Families *Families
 	AsOf     int64 // engine time, microseconds
 	Raw      bool  // rules off: show what is stored
+	// First is how many cells of a row to ask a source for at first, more later, for readers who want few; 0: no matter.
+	First int
 	// MayRank reports whether versions of a column may be dropped by rank. Readers see every source and leave it nil; a
 	// merge of some sources asks the newer ones for holes.
 	MayRank func(row, col []byte) (bool, error)

@@ -16,6 +16,7 @@ type source struct {
 	group  int         // deletes speak of sources of the same group only
 	buf    []cell.Cell // own, or of whole
 	own    []cell.Cell
+	ask    int // cells to ask for next; 0: chunk
 	pos    int
 	used   bool // cells of buf were handed out by the running call of Cells
 	done   bool
@@ -46,6 +47,7 @@ func (r *Row) start(key []byte, src []*source) {
 	r.gc.reset()
 	for i, s := range src {
 		s.buf, s.pos, s.used, s.done, s.passed = nil, 0, false, false, 0
+		s.ask = r.cfg.First
 		s.ranges = s.ranges[:0]
 		s.dels, s.delPos, s.delDone = s.dels[:0], 0, false
 		if s.whole != nil {
@@ -83,6 +85,7 @@ func (r *Row) seek(col []byte, ts int64) {
 		} else {
 			s.it.SeekCell(col, ts)
 		}
+		s.ask = r.cfg.First
 		s.buf, s.pos, s.used, s.done = nil, 0, false, false
 	}
 	r.reshade(col)
@@ -185,10 +188,15 @@ func (s *source) fill() bool {
 	if s.whole != nil {
 		s.buf, s.passed = s.whole[s.passed:], len(s.whole)
 	} else {
-		if s.own == nil {
-			s.own = make([]cell.Cell, 0, chunk)
+		n := chunk
+		if s.ask > 0 {
+			n = min(s.ask, chunk)
+			s.ask = 4 * n
 		}
-		s.own = s.it.Cells(s.own[:0])
+		if cap(s.own) < n {
+			s.own = make([]cell.Cell, 0, n)
+		}
+		s.own = s.it.Cells(s.own[:0:n])
 		s.buf = s.own
 	}
 	s.pos, s.done = 0, len(s.buf) == 0

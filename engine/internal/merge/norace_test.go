@@ -1,5 +1,5 @@
 //go:build !race
 
-package gc
+package merge
 
 const raceEnabled = false
