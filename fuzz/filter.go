@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"math/bits"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -312,6 +313,15 @@ func matches(pattern, text string) bool {
 
 // patterns keeps those that were compiled.
 var patterns sync.Map
+
+// literal is the one text that a pattern without operators matches.
+func literal(pattern string) (string, bool) {
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil || re.Op != syntax.OpLiteral {
+		return "", false
+	}
+	return string(re.Rune), true
+}
 
 func latin1(s string) string {
 	var b strings.Builder

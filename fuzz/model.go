@@ -142,6 +142,11 @@ func (t *ModelTable) knows(f *Filter) bool {
 		if _, ok := t.Rules[f.Text]; !ok {
 			return false
 		}
+	case "family":
+		if name, ok := literal(f.Text); ok {
+			_, ok = t.Rules[name]
+			return ok
+		}
 	}
 	for _, k := range f.Kids {
 		if !t.knows(k) {
