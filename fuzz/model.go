@@ -80,14 +80,14 @@ func (r *ModelRow) find(family, qualifier string) (int, bool) {
 }
 
 // Apply applies a batch, or nothing of it if it is to be refused; then the error is the store's. rows are the results of its
-// read-modify-writes.
-func (m *Model) Apply(items []Item) (rows []Row, err error) {
+// read-modify-writes; wrote tells whether there was anything to write, be it a delete of nothing.
+func (m *Model) Apply(items []Item) (rows []Row, wrote bool, err error) {
 	type place struct{ table, row string }
 	work := map[place]*ModelRow{}
 	for _, it := range items {
 		t := m.Tables[it.Table]
 		if t == nil {
-			return nil, engine.ErrNoTable
+			return nil, false, engine.ErrNoTable
 		}
 		at := place{it.Table, it.Row}
 		if work[at] == nil {
@@ -98,11 +98,11 @@ func (m *Model) Apply(items []Item) (rows []Row, err error) {
 		switch it.Kind {
 		case ItemIf, ItemRequire:
 			if !t.knows(it.Filter) {
-				return nil, engine.ErrNoFamily
+				return nil, false, engine.ErrNoFamily
 			}
 			yes := len(it.Filter.Apply(it.Row, cellsOf(t.visible(row, m.Now)))) > 0
 			if it.Kind == ItemRequire && yes != it.Want {
-				return nil, engine.ErrPrecondition
+				return nil, false, engine.ErrPrecondition
 			}
 			if !yes {
 				changes = it.Else
@@ -110,15 +110,16 @@ func (m *Model) Apply(items []Item) (rows []Row, err error) {
 		case ItemModify:
 			out, err := m.modify(t, row, it.Rules)
 			if err != nil {
-				return nil, err
+				return nil, false, err
 			}
-			rows = append(rows, Row{it.Row, out})
+			rows, wrote = append(rows, Row{it.Row, out}), true
 		}
 		for _, c := range changes {
 			if err := t.allows(c); err != nil {
-				return nil, err
+				return nil, false, err
 			}
 			m.change(t, row, c)
+			wrote = true
 		}
 		row.prune()
 	}
@@ -129,7 +130,7 @@ func (m *Model) Apply(items []Item) (rows []Row, err error) {
 			t.Rows[at.row] = row
 		}
 	}
-	return rows, nil
+	return rows, wrote, nil
 }
 
 // knows reports whether the table has all families that a filter names.

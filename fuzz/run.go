@@ -441,7 +441,7 @@ func (r *runner) apply(o Op) error {
 		opts = append(opts, engine.GetCondMutationResult(&matched))
 	}
 	err := r.db.Apply(ctx, b, opts...)
-	want, refused := r.model.Apply(o.Items)
+	want, wrote, refused := r.model.Apply(o.Items)
 	if refused != nil {
 		r.counts.add("batch refused", 1)
 		if !errors.Is(err, refused) || errors.Is(err, engine.ErrUnknownOutcome) {
@@ -452,7 +452,7 @@ func (r *runner) apply(o Op) error {
 	if err != nil {
 		return err
 	}
-	if r.lost = append(r.lost, u); !o.NoSync {
+	if r.lost = append(r.lost, u); wrote && !o.NoSync { // a batch that writes nothing has nothing to wait for
 		r.lost = nil
 	}
 	for i, row := range results {
