@@ -381,13 +381,19 @@ func (g *generator) alter() Op {
 		gone = map[string]bool{}
 		g.gone[o.Table] = gone
 	}
+	for _, f := range familyNames {
+		if gone[f] && chance(g.r, 60) {
+			o.Alters = append(o.Alters, Alter{Kind: AddFamily, Family: f, Rule: g.r.IntN(len(Rules))})
+			delete(gone, f)
+		}
+	}
 	for range 1 + g.r.IntN(2) {
 		a := Alter{Kind: SetRule, Family: familyNames[g.r.IntN(len(familyNames))], Rule: g.r.IntN(len(Rules))}
 		switch {
 		case gone[a.Family] || chance(g.r, 2):
 			a.Kind = AddFamily
 			delete(gone, a.Family)
-		case chance(g.r, 20):
+		case chance(g.r, 8):
 			a.Kind, a.Rule = DropFamily, 0
 			gone[a.Family] = true
 		}

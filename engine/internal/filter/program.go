@@ -47,7 +47,7 @@ type Program struct {
 	root    int32
 	rowOnly []int32 // row tests that all output has passed
 	conds   int
-	single  bool // Cols is one column
+	single  bool   // Cols is one column
 	verdict []bool // by condition
 	scratch scratch
 
