@@ -110,6 +110,38 @@ func TestTimesUnderARuleThatCounts(t *testing.T) {
 	}
 }
 
+// After a rule that counted was let go, what was written under it stays as it was then: old times are not sought past it.
+func TestTimesUnderARuleThatWasLetGo(t *testing.T) {
+	s := newStore(t, nil)
+	tb := s.table("t", map[string]gc.Rule{"f": gc.MaxVersionsPolicy(2)})
+	for i := range 100 {
+		s.must(tb.Apply(ctx, "r", set("f", "q", Timestamp(i+1), "v"), NoSync))
+	}
+	s.must(tb.ModifyFamilies(ctx, SetGCRule("f", gc.NoPolicy())))
+	for i := range 100 {
+		s.must(tb.Apply(ctx, "r", set("f", "q", Timestamp(i+201), "v"), NoSync))
+	}
+	for _, where := range []string{"memtables", "files"} {
+		for _, c := range []struct {
+			f    Filter
+			want int
+		}{
+			{TimestampRangeFilter(0, 99), 0},
+			{TimestampRangeFilter(0, 201), 2},
+			{TimestampRangeFilter(100, 203), 3},
+			{ChainFilters(TimestampRangeFilter(0, 150), LatestNFilter(1)), 1},
+		} {
+			if n := s.cells(tb, AllRows(), RowFilter(c.f)); n != c.want {
+				t.Errorf("%s: %d cells, want %d", where, n, c.want)
+			}
+		}
+		if n := s.cells(tb, AllRows(), After(Position{Row: "r", Family: "f", Qualifier: "q", Timestamp: 98})); n != 0 {
+			t.Errorf("%s: %d cells behind a position", where, n)
+		}
+		s.must(s.Flush(ctx))
+	}
+}
+
 // Reads that need no values load none: stripped ones, and predicates that do not ask for them.
 func TestKeysOnlyReadsLoadNoValues(t *testing.T) {
 	s := newStore(t, func(o *Options) { o.TableFileBytes = 1 << 20 })

@@ -38,6 +38,10 @@ func (s Standing) Fit(t *Tree, p *Plan, oldestMem uint64) (n int, ok bool) {
 			n = i + 1
 		}
 	}
+	// A file says by one number how far it has come: what was changed at once is gone through at once.
+	for n > 0 && n < len(s) && s[n-1].Num == s[n].Num {
+		n--
+	}
 	return n, true
 }
 
@@ -69,6 +73,22 @@ func (c *Change) Forgettable(t *Tree) bool {
 	return true
 }
 
+// Left counts the files of the tree that are behind one of the changes, and their bytes.
+func (s Standing) Left(t *Tree) (files int, bytes int64) {
+	if len(s) == 0 {
+		return 0, 0
+	}
+	for _, level := range t.Files {
+		for _, f := range level {
+			if s.behind(f) != 0 {
+				files++
+				bytes += f.Size
+			}
+		}
+	}
+	return files, bytes
+}
+
 // fit returns p if it may run, or a wider plan that may.
 func fit(t *Tree, o PickOptions, b *Busy, p Plan) (Plan, bool) {
 	if p.Move || !o.Changes.Rules() {
@@ -77,16 +97,11 @@ func fit(t *Tree, o PickOptions, b *Busy, p Plan) (Plan, bool) {
 	if _, ok := o.Changes.Fit(t, &p, o.OldestMem); ok {
 		return p, true
 	}
-	hull := p.Bounds()
-	w, ok := PlanRange(t, b, &hull, o.Changes)
-	if !ok || len(w.Inputs) == 0 {
-		return p, false
+	w, ok := planAll(t, b, slices.Clone(p.Inputs), o.Changes, p.Why)
+	if ok {
+		_, ok = o.Changes.Fit(t, &w, o.OldestMem)
 	}
-	if _, ok := o.Changes.Fit(t, &w, o.OldestMem); !ok {
-		return p, false
-	}
-	w.Why = p.Why
-	return w, true
+	return w, ok
 }
 
 // pickSettle takes a file that is behind a change through it: alone and in its place if that is possible, else with all
@@ -97,7 +112,7 @@ func pickSettle(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
 	}
 	for l := range t.Files {
 		for _, f := range t.Files[l] {
-			first, _ := o.Changes.behind(f)
+			first := o.Changes.behind(f)
 			if first == 0 || b.Held(f.Num) {
 				continue
 			}
@@ -108,8 +123,7 @@ func pickSettle(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
 			if o.OldestMem <= o.Changes[len(o.Changes)-1].Seq {
 				continue // a flush comes first
 			}
-			if p, ok := PlanRange(t, b, &f.Bounds, o.Changes); ok && len(p.Inputs) > 0 && settles(t, o, &p, first) {
-				p.Why = "settle"
+			if p, ok := planAll(t, b, []Input{{l, f}}, o.Changes, "settle"); ok && settles(t, o, &p, first) {
 				return p, true
 			}
 		}
@@ -123,8 +137,7 @@ func settles(t *Tree, o PickOptions, p *Plan, num uint64) bool {
 	return ok && n > 0 && o.Changes[n-1].Num >= num
 }
 
-// takeBehind calls take for every file that overlaps f and is behind a change of a rule which f is behind, or which other
-// inputs of the plan may be behind.
+// takeBehind calls take for every file that overlaps f and is behind a change of a rule.
 func (s Standing) takeBehind(t *Tree, f *File, take func(l int, f *File)) {
 	for _, c := range s {
 		if c.Kind != ChangeRule {

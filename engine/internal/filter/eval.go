@@ -297,7 +297,7 @@ func (p *Program) eval(at int32, c *cell.Cell, m mark) (h hint) {
 			if c.TS < n.lo {
 				own.want, ok = wantColumn, false
 			} else if c.TS > n.hi {
-				if ok = false; p.SeekTimes && !ranked {
+				if ok = false; p.SeekTimes {
 					own = hint{want: wantTime, ts: n.hi}
 				}
 			}
