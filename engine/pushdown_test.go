@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/engine/internal/executor"
 	"github.com/rowandb/rowan/gc"
 )
 
@@ -110,9 +111,19 @@ func TestTimesUnderARuleThatCounts(t *testing.T) {
 	}
 }
 
+// lateWork runs no background work while it is held.
+type lateWork struct {
+	executor.Inline
+	held bool
+}
+
+func (x *lateWork) Help() bool { return !x.held && x.Inline.Help() }
+
 // After a rule that counted was let go, what was written under it stays as it was then: old times are not sought past it.
 func TestTimesUnderARuleThatWasLetGo(t *testing.T) {
-	s := newStore(t, nil)
+	x := &lateWork{held: true}
+	s := newStore(t, func(o *Options) { o.Background = x })
+	defer func() { x.held = false }()
 	tb := s.table("t", map[string]gc.Rule{"f": gc.MaxVersionsPolicy(2)})
 	for i := range 100 {
 		s.must(tb.Apply(ctx, "r", set("f", "q", Timestamp(i+1), "v"), NoSync))
@@ -138,6 +149,7 @@ func TestTimesUnderARuleThatWasLetGo(t *testing.T) {
 		if n := s.cells(tb, AllRows(), After(Position{Row: "r", Family: "f", Qualifier: "q", Timestamp: 98})); n != 0 {
 			t.Errorf("%s: %d cells behind a position", where, n)
 		}
+		x.held = false
 		s.must(s.Flush(ctx))
 	}
 }
