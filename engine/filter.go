@@ -189,7 +189,7 @@ func (t *rtable) narrowed(p *filter.Program) cell.IterOptions {
 	if counts || folds { // look closer
 		counts, folds = t.natures(p)
 	}
-	p.SeekTimes = !counts // sources that are seen through an old rule count from the column's head themselves
+	p.SeekTimes = !counts            // sources that are seen through an old rule count from the column's head themselves
 	o.KeysOnly = !p.Values && !folds // folding needs values
 	switch {
 	case p.MaxTS == math.MaxInt64:
