@@ -269,9 +269,10 @@ var readers = sync.Pool{New: func() any { return &reader{buf: make([]cell.Cell, 
 
 // recycle forgets everything but the scratch.
 func (rd *reader) recycle() {
-	clear(rd.buf[:cap(rd.buf)]) // it points into blocks
 	if rd.filtered {
 		rd.prog.Forget()
+	} else {
+		clear(rd.buf[:cap(rd.buf)]) // it points into blocks
 	}
 	rd.reading, rd.opts, rd.filtered, rd.asOf = reading{}, readOptions{}, false, 0
 	rd.buf, rd.page = rd.buf[:0], page{col: rd.page.col[:0]}

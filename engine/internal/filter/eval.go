@@ -98,12 +98,14 @@ type run struct {
 	done   bool // the output wants no more
 
 	mem  []cell.Cell
+	high int // how much of mem was lent to those who fill it
 	seek []byte
 }
 
 func (r *run) reset() {
 	r.out, r.row, r.col, r.target = nil, nil, nil, -1
-	clear(r.mem) // it points into blocks
+	clear(r.mem[:r.high]) // it points into blocks
+	r.high = 0
 }
 
 // Sizes of the requests for cells, and how many useless ones are looked at before a seek is tried.
@@ -194,6 +196,7 @@ func (p *Program) walk(m Cells) error {
 	var h hint
 	skipped := 0
 	for {
+		r.high = max(r.high, room)
 		buf := m.Cells(r.mem[:0:room])
 		if len(buf) == 0 {
 			return m.Err()
@@ -250,6 +253,7 @@ func (h *hint) skips(c *cell.Cell) bool {
 // pour sends all cells to the output.
 func (p *Program) pour(m Cells) error {
 	r := &p.run
+	r.high = len(r.mem)
 	for {
 		buf := m.Cells(r.mem[:0])
 		if len(buf) == 0 {
