@@ -291,8 +291,10 @@ func (rd *reader) iterOptions(scan bool) cell.IterOptions {
 
 func (rd *reader) config() merge.Config {
 	c := merge.Config{Families: rd.table.families, AsOf: rd.asOf, Raw: rd.opts.raw}
-	if rd.filtered && (rd.prog.Ranks || rd.prog.Counts) || rd.page.cells > 0 {
+	if rd.page.cells > 0 {
 		c.First = 4
+	} else if rd.filtered {
+		c.First = rd.prog.First()
 	}
 	return c
 }

@@ -111,9 +111,19 @@ func (r *run) reset() {
 // Sizes of the requests for cells, and how many useless ones are looked at before a seek is tried.
 const (
 	bufCells  = 64
-	fewCells  = 4
-	skipCells = 16
+	skipCells = 12 // fewer than a request after a seek
 )
+
+// First is how many cells of a row are likely to do; 0: as many as there are.
+func (p *Program) First() int {
+	switch {
+	case p.Counts || p.Ranks && p.single:
+		return 4
+	case p.Ranks:
+		return 16
+	}
+	return 0
+}
 
 // Run filters the row that m stands on. Nothing of it has been read, unless moved is set. It reports whether the output
 // wants more.
@@ -187,8 +197,8 @@ func (p *Program) walk(m Cells) error {
 		r.mem = make([]cell.Cell, bufCells)
 	}
 	room := bufCells
-	if p.Ranks || p.Counts {
-		room = fewCells
+	if n := p.First(); n > 0 {
+		room = n
 	}
 	if p.root == toOutput {
 		return p.pour(m)
@@ -235,6 +245,9 @@ func (p *Program) walk(m Cells) error {
 				m.SeekCell(h.from.From, math.MaxInt64)
 			}
 			h.want, skipped = wantNext, 0
+			if n := p.First(); n > 0 {
+				room = n // what follows may be skipped as well
+			}
 		}
 	}
 }
