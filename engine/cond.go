@@ -19,6 +19,8 @@ type condition struct {
 //
 // yes and no must be plain mutations and must not change until the mutation has been applied for the last time. The mutation
 // itself takes no changes. GetCondMutationResult tells which branch was taken.
+//
+// A batch that comes down to no change waits for nothing: what it saw may be less durable than what it would have written.
 func NewCondMutation(cond Filter, yes, no *Mutation) *Mutation {
 	return &Mutation{cond: &condition{filter: cond, yes: yes, no: no}}
 }

@@ -211,8 +211,9 @@ func (r *run) forget() {
 	}
 	clear(r.preds)
 	clear(r.rows)
-	for i := range r.mods {
-		r.mods[i].value = nil // the caller's
+	mods := r.mods[:cap(r.mods)]
+	for i := range mods {
+		mods[i].value = nil // the caller's
 	}
 	r.preds, r.pred, r.rows = r.preds[:0], 0, r.rows[:0]
 }

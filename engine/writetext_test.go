@@ -21,6 +21,7 @@ import (
 //	put <row>: <op>; ...        set f:q @ts v | add f:q @ts n | merge f:q @ts bytes | delete f:q [from..to] | delete f | delete
 //	cond <row> <filter>: <op>; ... | <op>; ...
 //	rmw <row>: incr f:q n; append f:q v
+//	bulk                        followed by indented put and cond, each a mutation of its own
 //	batch                       followed by indented items: put, cond, rmw, or require <row> <filter> true|false
 //
 // @now is ServerTime. A value #n is the number n in 8 bytes. A filter is f, f:q, any (nil), or one with @from..to and =value pattern behind it.
@@ -97,6 +98,25 @@ func runWriteText(t *testing.T, in string) string {
 				} else if r.Cells != nil {
 					t.Errorf("a batch that failed has a result")
 				}
+			}
+		case line == "bulk":
+			var rows []string
+			var muts []*Mutation
+			for ; i+1 < len(lines) && strings.HasPrefix(lines[i+1], " "); i++ {
+				res = append(res, lines[i+1])
+				name, rest, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " ")
+				row, m := "", (*Mutation)(nil)
+				if name == "cond" {
+					row, m = w.cond(rest)
+				} else {
+					row, m = w.put(rest)
+				}
+				rows, muts = append(rows, row), append(muts, m)
+			}
+			errs, err := w.tb.ApplyBulk(ctx, rows, muts)
+			w.fail(err)
+			for i, err := range errs {
+				w.print("%d: %v", i, err)
 			}
 		default:
 			w.command(strings.TrimSpace(line))

@@ -2,7 +2,9 @@ package fuzz
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rowandb/rowan/engine"
@@ -16,7 +18,20 @@ func (r *runner) read(o Op) error {
 		r.counts.add("read of a snapshot", 1)
 	}
 	t := r.db.Table(o.Table)
+	if !model.Tables[o.Table].knows(o.Read.named()) {
+		err := t.ReadCellsBorrowed(ctx, engine.AllRows(), func(engine.BorrowedCell) bool { return false }, opts...)
+		if !errors.Is(err, engine.ErrNoFamily) {
+			return fmt.Errorf("a filter that names a family that is not there gave %v", err)
+		}
+		r.counts.add("filter refused", 1)
+		return nil
+	}
+	if o.Read.Filter != nil {
+		r.counts.add("filter tree", 1)
+	}
 	switch o.Kind {
+	case OpPages:
+		return r.pages(t, o, model, opts)
 	case OpGet:
 		row, err := t.ReadRow(ctx, o.Read.Row, opts...)
 		if err != nil {
@@ -26,7 +41,7 @@ func (r *runner) read(o Op) error {
 		if len(row.Cells) > 0 {
 			got = append(got, fromEngine(row))
 		}
-		if cells := o.Read.filter(model.Visible(o.Table, o.Read.Row)); len(cells) > 0 {
+		if cells := o.Read.filter(o.Read.Row, model.Visible(o.Table, o.Read.Row)); len(cells) > 0 {
 			want = append(want, Row{o.Read.Row, cells})
 		}
 		return diff(got, want)
@@ -54,13 +69,76 @@ func (r *runner) stream(t *engine.Table, o Op, model *Model, opts []engine.ReadO
 			got = append(got, Row{Key: string(c.Row)})
 		}
 		row := &got[len(got)-1]
-		row.Cells = append(row.Cells, Cell{string(c.Family), string(c.Qualifier), int64(c.Timestamp), bytes.Clone(c.Value)})
+		row.Cells = append(row.Cells, Cell{string(c.Family), string(c.Qualifier), int64(c.Timestamp), bytes.Clone(c.Value), label(c.Labels)})
 		return true
 	}, opts...)
 	if err != nil {
 		return err
 	}
 	return diff(got, model.Read(o.Table, o.Read))
+}
+
+// pages reads a set page by page, each going on where the one before ended, with background work in between.
+func (r *runner) pages(t *engine.Table, o Op, model *Model, opts []engine.ReadOption) error {
+	var got []Row
+	add := func(key string, cells ...Cell) {
+		if n := len(got); n == 0 || got[n-1].Key != key {
+			got = append(got, Row{Key: key})
+		}
+		row := &got[len(got)-1]
+		row.Cells = append(row.Cells, cells...)
+	}
+	var at engine.Position
+	for n := 0; ; n++ {
+		var next engine.Position
+		budget := engine.LimitCells(o.N)
+		if n%3 == 1 {
+			budget = engine.LimitBytes(o.N * 40)
+		}
+		page := append(slices.Clone(opts), engine.After(at), engine.ContinueAt(&next), budget)
+		var err error
+		if n%2 == 0 {
+			err = t.ReadRows(ctx, rowSet(o.Read.Rows), func(row engine.Row) bool {
+				add(row.Key, fromEngine(row).Cells...)
+				return true
+			}, page...)
+		} else {
+			err = t.ReadCellsBorrowed(ctx, rowSet(o.Read.Rows), func(c engine.BorrowedCell) bool {
+				add(string(c.Row), Cell{string(c.Family), string(c.Qualifier), int64(c.Timestamp), bytes.Clone(c.Value), label(c.Labels)})
+				return true
+			}, page...)
+		}
+		if err != nil {
+			return fmt.Errorf("page %d after %+v: %w", n, at, err)
+		}
+		r.counts.add("page", 1)
+		if next == (engine.Position{}) {
+			break
+		}
+		if next == at {
+			return fmt.Errorf("page %d ends where it began, at %+v", n, at)
+		}
+		at = next
+		if n%4 == 3 {
+			r.exec.run(1)
+		}
+	}
+	return diff(got, model.Read(o.Table, o.Read))
+}
+
+// named is a filter that names the families that the read names.
+func (r Read) named() *Filter {
+	if r.Filter == nil && r.Family != "" {
+		return &Filter{Kind: "family-exact", Text: r.Family}
+	}
+	return r.Filter
+}
+
+func label(l []string) string {
+	if len(l) == 0 {
+		return ""
+	}
+	return strings.Join(l, ",")
 }
 
 // compareAll compares all tables whole, or every skip'th row of them read by itself.
@@ -76,6 +154,9 @@ func (r *runner) compareAll(m *Model, skip int, opts ...engine.ReadOption) error
 		if m.Tables[name] == nil {
 			return fmt.Errorf("table %q, which the model does not have", name)
 		}
+		if err := r.compareFamilies(name, m); err != nil {
+			return fmt.Errorf("table %q: %w", name, err)
+		}
 		if skip > 0 {
 			for i, k := range m.Tables[name].Keys() {
 				if i%skip != r.r.IntN(skip) {
@@ -90,6 +171,23 @@ func (r *runner) compareAll(m *Model, skip int, opts ...engine.ReadOption) error
 		if err := r.compareTable(name, m, opts...); err != nil {
 			return fmt.Errorf("table %q: %w", name, err)
 		}
+	}
+	return nil
+}
+
+func (r *runner) compareFamilies(name string, m *Model) error {
+	info, err := r.db.Table(name).Describe(ctx)
+	if err != nil {
+		return err
+	}
+	rules := m.Tables[name].Rules
+	for f, s := range info.Families {
+		if rule, ok := rules[f]; !ok || !s.GC.Equal(rule.Policy()) || s.Aggregate != Families[f].Fold {
+			return fmt.Errorf("family %q is %+v, the model has %v, %+v", f, s, ok, rule)
+		}
+	}
+	if len(info.Families) != len(rules) {
+		return fmt.Errorf("%d families, the model has %d", len(info.Families), len(rules))
 	}
 	return nil
 }
@@ -118,7 +216,7 @@ func (r *runner) compareSnap(s *snap) error {
 func fromEngine(row engine.Row) Row {
 	out := Row{Key: row.Key, Cells: make([]Cell, len(row.Cells))}
 	for i, c := range row.Cells {
-		out.Cells[i] = Cell{c.Family, c.Qualifier, int64(c.Timestamp), c.Value}
+		out.Cells[i] = Cell{c.Family, c.Qualifier, int64(c.Timestamp), c.Value, label(c.Labels)}
 	}
 	return out
 }
@@ -142,7 +240,7 @@ func (a Row) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q", a.Key)
 	for _, c := range a.Cells {
-		fmt.Fprintf(&b, " %s:%q@%d=%.8x(%d)", c.Family, c.Qualifier, c.TS, c.Value, len(c.Value))
+		fmt.Fprintf(&b, " %s:%q@%d=%.8x(%d)%s", c.Family, c.Qualifier, c.TS, c.Value, len(c.Value), c.Label)
 	}
 	return b.String()
 }
@@ -150,6 +248,8 @@ func (a Row) String() string {
 func options(r Read) (opts []engine.ReadOption) {
 	var chain []engine.Filter
 	switch {
+	case r.Filter != nil:
+		chain = append(chain, r.Filter.Engine())
 	case r.Column && r.Qualifiers.StartAt == 's':
 		chain = append(chain, engine.ColumnExact(r.Family, r.Qualifiers.Start))
 	case r.Column:

@@ -28,19 +28,23 @@ func filterStore(t testing.TB, seed uint64) (*engine.Table, *Model, *FilterGen) 
 		}
 	})
 	spec := engine.TableSpec{BlockBytes: 512, Families: map[string]engine.FamilySpec{}}
-	for name, rule := range Families {
-		f := engine.FamilySpec{GC: rule.Policy()}
-		if seed%2 == 1 && name[0] != 'f' {
-			f.Group = "other"
+	rules := map[string]Rule{}
+	for name, f := range Families {
+		if f.Fold != engine.NoAggregate {
+			continue
 		}
-		spec.Families[name] = f
+		s := engine.FamilySpec{GC: f.Rule.Policy()}
+		if seed%2 == 1 && name[0] != 'f' {
+			s.Group = "other"
+		}
+		spec.Families[name], rules[name] = s, f.Rule
 	}
 	tb, err := db.CreateTable(ctx, "t", spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := NewModel(now)
-	m.Tables["t"] = &ModelTable{Rules: Families, Rows: map[string]*ModelRow{}}
+	m.Tables["t"] = &ModelTable{Rules: rules, Rows: map[string]*ModelRow{}}
 	row := func() string { return []string{"a", "ab", "a\n", "b", "row1", "row2", "row\xff", "\x00"}[r.IntN(8)] }
 	qual := func() string { return qualifiers[r.IntN(len(qualifiers))] }
 	val := func() string {
@@ -48,7 +52,7 @@ func filterStore(t testing.TB, seed uint64) (*engine.Table, *Model, *FilterGen) 
 	}
 	stamp := func() int64 { return now - 250*r.Int64N(16) }
 	for i := range 1200 {
-		k, c := row(), Change{Kind: Set, Family: familyNames[r.IntN(len(familyNames))], Qualifier: qual(), TS: stamp()}
+		k, c := row(), Change{Kind: Set, Family: familyNames[r.IntN(7)], Qualifier: qual(), TS: stamp()}
 		v := val()
 		mut := engine.NewMutation()
 		if i%40 == 39 {
@@ -70,7 +74,7 @@ func filterStore(t testing.TB, seed uint64) (*engine.Table, *Model, *FilterGen) 
 			}
 		}
 	}
-	return tb, m, &FilterGen{R: r, Families: familyNames, Rows: row, Qualifiers: qual, Values: val, Stamp: stamp, Sinks: true}
+	return tb, m, &FilterGen{R: r, Families: familyNames[:7], Rows: row, Qualifiers: qual, Values: val, Stamp: stamp, Sinks: true}
 }
 
 type filteredRow struct {
@@ -80,7 +84,7 @@ type filteredRow struct {
 
 func (m *Model) filtered(table string, f *Filter) (out []filteredRow) {
 	for _, k := range m.Tables[table].Keys() {
-		if cells := f.Apply(k, (Read{}).filter(m.Visible(table, k))); len(cells) > 0 {
+		if cells := f.Apply(k, (Read{}).filter(k, m.Visible(table, k))); len(cells) > 0 {
 			out = append(out, filteredRow{k, cells})
 		}
 	}
@@ -90,7 +94,7 @@ func (m *Model) filtered(table string, f *Filter) (out []filteredRow) {
 func fromFiltered(row engine.Row) filteredRow {
 	out := filteredRow{key: row.Key}
 	for _, c := range row.Cells {
-		x := FilterCell{Cell: Cell{c.Family, c.Qualifier, int64(c.Timestamp), c.Value}}
+		x := FilterCell{Cell: Cell{Family: c.Family, Qualifier: c.Qualifier, TS: int64(c.Timestamp), Value: c.Value}}
 		if len(c.Labels) > 0 {
 			x.Label = c.Labels[0]
 		}

@@ -4,22 +4,38 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+
+	"github.com/rowandb/rowan/engine"
 )
 
-// Families are those of every table: each kind of rule, and names that are prefixes of each other.
-var Families = map[string]Rule{
+// Families are those that a table may have, and has when it is created: each kind of rule, names that are prefixes of each
+// other, counters, and each kind of aggregate.
+var Families = map[string]Family{
 	"fam":   {},
-	"fam-1": {Versions: 1},
-	"fam.":  {Any: []Rule{{Versions: 2}, {Age: 3000}}},
-	"v2":    {Versions: 2},
-	"age":   {Age: 2000},
-	"mix":   {All: []Rule{{Versions: 1}, {Age: 2000}}},
+	"fam-1": {Rule: Rule{Versions: 1}},
+	"fam.":  {Rule: Rule{Any: []Rule{{Versions: 2}, {Age: 3000}}}, Group: "b"},
+	"v2":    {Rule: Rule{Versions: 2}, Group: "c"},
+	"age":   {Rule: Rule{Age: 2000}, Group: "b"},
+	"mix":   {Rule: Rule{All: []Rule{{Versions: 1}, {Age: 2000}}}},
+	"ctr":   {Rule: Rule{Versions: 2}},
+	"sum":   {Fold: engine.Sum},
+	"max":   {Rule: Rule{Versions: 2}, Fold: engine.Max, Group: "b"},
+	"min":   {Rule: Rule{Age: 3000}, Fold: engine.Min},
 }
 
 var (
-	familyNames = []string{"fam", "fam-1", "fam.", "v2", "age", "mix"}
+	familyNames = []string{"fam", "fam-1", "fam.", "v2", "age", "mix", "ctr", "sum", "max", "min"}
 	qualifiers  = []string{"", "a", "ab", "a\x00", "b", "\xff\xff"}
 )
+
+// rulesOf are the rules of a new table.
+func rulesOf() map[string]Rule {
+	out := map[string]Rule{}
+	for name, f := range Families {
+		out[name] = f.Rule
+	}
+	return out
+}
 
 // Start is the engine time at which every list begins, StepMicros what the clock gains with each operation: more than the
 // stamps that one operation can take, so that the model knows them.
@@ -38,7 +54,10 @@ type Shape struct {
 
 // Generate returns n operations drawn from seed.
 func Generate(seed uint64, n int, s Shape) []Op {
-	g := &generator{r: rand.New(rand.NewPCG(seed, 0x70e7)), s: s, now: Start, have: map[string]bool{}, recent: map[string][]Change{}}
+	g := &generator{
+		r: rand.New(rand.NewPCG(seed, 0x70e7)), s: s, now: Start, have: map[string]bool{}, recent: map[string][]Change{},
+		gone: map[string]map[string]bool{},
+	}
 	var ops []Op
 	for i := range s.Tables {
 		ops = append(ops, Op{Kind: OpCreate, Table: g.name(i)})
@@ -64,7 +83,8 @@ type generator struct {
 	snaps []int64
 	last  int64
 
-	recent map[string][]Change // what was set lately, by table and row: deletes of single versions should hit some
+	gone   map[string]map[string]bool // families that a table has lost
+	recent map[string][]Change        // what was set lately, by table and row: deletes of single versions should hit some
 }
 
 // grid is the distance of timestamps near the present, so that the same ones come up again.
@@ -81,7 +101,21 @@ func (g *generator) table() string {
 }
 
 func (g *generator) op() Op {
-	switch p := g.r.IntN(1000); {
+	switch p := g.r.IntN(1060); {
+	case p >= 1056:
+		return Op{Kind: OpBack, N: int64(1+g.r.IntN(60)) * StepMicros}
+	case p >= 1036:
+		o := Op{Kind: OpPages, Table: g.table(), Read: g.read(), N: int64(1 + g.r.IntN(30))}
+		o.Read.Rows, o.Read.Limit = g.rows(), 0
+		return o
+	case p >= 1030:
+		o := Op{Kind: OpDropRows, Table: g.table(), Read: Read{Rows: KeySet{g.keyRange(g.row)}}}
+		if chance(g.r, 15) {
+			o.Read.Rows[0] = KeyRange{}
+		}
+		return o
+	case p >= 1000:
+		return g.alter()
 	case p < 520:
 		return Op{Kind: OpApply, Items: g.items(), NoSync: !chance(g.r, 8)}
 	case p < 530:
@@ -136,6 +170,7 @@ func (g *generator) op() Op {
 	case p < 988:
 		if t := g.table(); len(g.have) > 1 {
 			delete(g.have, t)
+			delete(g.gone, t)
 			return Op{Kind: OpDrop, Table: t}
 		}
 	case p < 991:
@@ -212,6 +247,10 @@ func (g *generator) value() Value {
 func (g *generator) items() (items []Item) {
 	for range 1 + g.r.IntN(3)*g.r.IntN(2) {
 		it := Item{Table: g.table(), Row: g.row()}
+		if chance(g.r, 18) {
+			items = append(items, g.special(it))
+			continue
+		}
 		for range 1 + g.r.IntN(5)*g.r.IntN(2) {
 			c := g.change()
 			key := it.Table + "\x00" + it.Row
@@ -219,7 +258,7 @@ func (g *generator) items() (items []Item) {
 				o := old[g.r.IntN(len(old))]
 				c.Family, c.Qualifier, c.TS, c.End = o.Family, o.Qualifier, o.TS, o.TS+1
 			}
-			if c.Kind == Set && c.TS > 0 && c.TS < math.MaxInt64 {
+			if (c.Kind == Set || c.Kind == Add) && c.TS > 0 && c.TS < math.MaxInt64 {
 				g.recent[key] = append(g.recent[key][max(0, len(g.recent[key])-12):], c)
 			}
 			it.Changes = append(it.Changes, c)
@@ -229,8 +268,20 @@ func (g *generator) items() (items []Item) {
 	return items
 }
 
-func (g *generator) change() Change {
-	c := Change{Family: g.family(), Qualifier: g.qualifier()}
+func (g *generator) change() (c Change) {
+	c = Change{Family: g.family(), Qualifier: g.qualifier()}
+	defer func() {
+		switch {
+		case c.Kind == Set && c.Family == "ctr" && chance(g.r, 90):
+			c.Value.Len = 8
+		case c.Kind == Set && Families[c.Family].Fold != engine.NoAggregate:
+			c.Kind, c.Value, c.N = Add, Value{}, int64(g.r.IntN(2000)-1000)
+			if chance(g.r, 5) {
+				c.N = math.MaxInt64 - c.N&1
+			}
+			c.TS = max(c.TS, 0)
+		}
+	}()
 	switch p := g.r.IntN(100); {
 	case p < 76:
 		c.Kind, c.TS, c.Value = Set, g.stamp(c.Family), g.value()
@@ -260,6 +311,9 @@ func (g *generator) change() Change {
 // refused is a batch whose last change is not allowed.
 func (g *generator) refused() []Item {
 	items := g.items()
+	for i := range items {
+		items[i] = Item{Table: items[i].Table, Row: items[i].Row, Changes: []Change{g.change()}} // nothing else refuses it
+	}
 	bad := Item{Table: g.table(), Row: g.row(), Changes: []Change{{Kind: Set, Family: "none"}}}
 	switch g.r.IntN(5) {
 	case 0:
@@ -274,6 +328,80 @@ func (g *generator) refused() []Item {
 	return append(items, bad)
 }
 
+// special is an item that looks before it writes.
+func (g *generator) special(it Item) Item {
+	switch p := g.r.IntN(10); {
+	case p < 4:
+		it.Kind = ItemModify
+		for range 1 + g.r.IntN(3) {
+			m := Modify{Family: "ctr", Qualifier: g.qualifier(), Increment: true, N: int64(g.r.IntN(100))}
+			if chance(g.r, 40) {
+				m = Modify{Family: g.family(), Qualifier: m.Qualifier, Value: Value{Len: g.r.IntN(20), Fill: uint32(g.r.IntN(1000))}}
+				for Families[m.Family].Fold != engine.NoAggregate && !chance(g.r, 3) {
+					m.Family = g.family()
+				}
+			}
+			it.Rules = append(it.Rules, m)
+		}
+		return it
+	case p < 5:
+		it.Kind, it.Want = ItemRequire, chance(g.r, 50)
+		if !chance(g.r, 30) {
+			it.Filter = g.filter(false)
+		}
+		return it
+	}
+	it.Kind = ItemIf
+	if !chance(g.r, 20) {
+		it.Filter = g.filter(false)
+	}
+	for range 1 + g.r.IntN(3) {
+		it.Changes = append(it.Changes, g.change())
+	}
+	for range g.r.IntN(3) {
+		it.Else = append(it.Else, g.change())
+	}
+	return it
+}
+
+func (g *generator) filter(sinks bool) *Filter {
+	f := &FilterGen{
+		R: g.r, Families: familyNames, Rows: g.row, Qualifiers: g.qualifier, Sinks: sinks,
+		Values: func() string { return string(Value{Len: g.r.IntN(4), Fill: uint32(g.r.IntN(1000))}.Bytes()) },
+		Stamp:  func() int64 { return g.stamp(g.family()) },
+	}
+	return f.Filter(1 + g.r.IntN(8))
+}
+
+// alter changes families: some are dropped, those that are gone come back sooner, rules change often.
+func (g *generator) alter() Op {
+	o := Op{Kind: OpAlter, Table: g.table()}
+	gone := g.gone[o.Table]
+	if gone == nil {
+		gone = map[string]bool{}
+		g.gone[o.Table] = gone
+	}
+	for _, f := range familyNames {
+		if gone[f] && chance(g.r, 60) {
+			o.Alters = append(o.Alters, Alter{Kind: AddFamily, Family: f, Rule: g.r.IntN(len(Rules))})
+			delete(gone, f)
+		}
+	}
+	for range 1 + g.r.IntN(2) {
+		a := Alter{Kind: SetRule, Family: familyNames[g.r.IntN(len(familyNames))], Rule: g.r.IntN(len(Rules))}
+		switch {
+		case gone[a.Family] || chance(g.r, 2):
+			a.Kind = AddFamily
+			delete(gone, a.Family)
+		case chance(g.r, 8):
+			a.Kind, a.Rule = DropFamily, 0
+			gone[a.Family] = true
+		}
+		o.Alters = append(o.Alters, a)
+	}
+	return o
+}
+
 func (g *generator) read() (r Read) {
 	if len(g.snaps) > 0 && chance(g.r, 25) {
 		r.Snapshot = g.snaps[g.r.IntN(len(g.snaps))]
@@ -282,6 +410,10 @@ func (g *generator) read() (r Read) {
 		r.Limit = 1 + g.r.IntN(5)
 	}
 	r.Reverse = chance(g.r, 40)
+	if chance(g.r, 25) {
+		r.Filter = g.filter(true)
+		return r
+	}
 	if chance(g.r, 40) {
 		r.Family = g.family()
 		if chance(g.r, 60) {

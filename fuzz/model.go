@@ -7,9 +7,12 @@ package fuzz
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/rowandb/rowan/engine"
 )
 
 // Model is what a store promises: rows, columns, versions, rules. It never collects anything, it only does not show it; so
@@ -76,22 +79,137 @@ func (r *ModelRow) find(family, qualifier string) (int, bool) {
 	})
 }
 
-// Apply applies a batch whose changes are all valid.
-func (m *Model) Apply(items []Item) {
+// Apply applies a batch, or nothing of it if it is to be refused; then the error is the store's. rows are the results of its
+// read-modify-writes; wrote tells whether there was anything to write, be it a delete of nothing.
+func (m *Model) Apply(items []Item) (rows []Row, wrote bool, err error) {
+	type place struct{ table, row string }
+	work := map[place]*ModelRow{}
 	for _, it := range items {
 		t := m.Tables[it.Table]
-		row := t.Rows[it.Row].clone()
-		for _, c := range it.Changes {
-			m.change(t, row, c)
+		if t == nil {
+			return nil, false, engine.ErrNoTable
 		}
-		row.Cols = slices.DeleteFunc(row.Cols, func(c ModelColumn) bool { return len(c.Versions) == 0 })
-		if len(row.Cols) == 0 {
-			delete(t.Rows, it.Row)
+		at := place{it.Table, it.Row}
+		if work[at] == nil {
+			work[at] = t.Rows[it.Row].clone()
+		}
+		row := work[at]
+		changes := it.Changes
+		switch it.Kind {
+		case ItemIf, ItemRequire:
+			if !t.knows(it.Filter) {
+				return nil, false, engine.ErrNoFamily
+			}
+			yes := len(it.Filter.Apply(it.Row, cellsOf(t.visible(row, m.Now)))) > 0
+			if it.Kind == ItemRequire && yes != it.Want {
+				return nil, false, engine.ErrPrecondition
+			}
+			if !yes {
+				changes = it.Else
+			}
+		case ItemModify:
+			out, err := m.modify(t, row, it.Rules)
+			if err != nil {
+				return nil, false, err
+			}
+			rows, wrote = append(rows, Row{it.Row, out}), true
+		}
+		for _, c := range changes {
+			if err := t.allows(c); err != nil {
+				return nil, false, err
+			}
+			m.change(t, row, c)
+			wrote = true
+		}
+		row.prune()
+	}
+	for at, row := range work {
+		if t := m.Tables[at.table]; len(row.Cols) == 0 {
+			delete(t.Rows, at.row)
 		} else {
-			t.Rows[it.Row] = row
+			t.Rows[at.row] = row
 		}
 	}
+	return rows, wrote, nil
 }
+
+// knows reports whether the table has all families that a filter names.
+func (t *ModelTable) knows(f *Filter) bool {
+	if f == nil {
+		return true
+	}
+	switch f.Kind {
+	case "family-exact", "column-exact", "columns":
+		if _, ok := t.Rules[f.Text]; !ok {
+			return false
+		}
+	case "family":
+		if name, ok := literal(f.Text); ok {
+			_, ok = t.Rules[name]
+			return ok
+		}
+	}
+	for _, k := range f.Kids {
+		if !t.knows(k) {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *ModelTable) allows(c Change) error {
+	if c.Kind == DeleteRow {
+		return nil
+	}
+	if _, ok := t.Rules[c.Family]; !ok {
+		return engine.ErrNoFamily
+	}
+	switch folds := Families[c.Family].Fold != engine.NoAggregate; {
+	case c.Kind == Set && folds:
+		return engine.ErrAggregate
+	case c.Kind == Add && !folds:
+		return engine.ErrNotAggregate
+	}
+	return nil
+}
+
+// modify applies a read-modify-write: each rule to the newest visible version of its column.
+func (m *Model) modify(t *ModelTable, row *ModelRow, rules []Modify) ([]Cell, error) {
+	written := &ModelRow{}
+	for _, u := range rules {
+		if _, ok := t.Rules[u.Family]; !ok {
+			return nil, engine.ErrNoFamily
+		}
+		if Families[u.Family].Fold != engine.NoAggregate {
+			return nil, engine.ErrAggregate
+		}
+		ts, value := m.Now, []byte(nil)
+		seen := t.visible(row, m.Now)
+		i, ok := seen.find(u.Family, u.Qualifier)
+		if ok {
+			v := seen.Cols[i].Versions[0]
+			ts, value = max(ts, v.TS), v.Value
+		}
+		switch {
+		case !u.Increment:
+			value = append(slices.Clone(value), u.Value.Bytes()...)
+		case ok && len(value) != 8:
+			return nil, engine.ErrNotCounter
+		case ok:
+			value = state(number(value) + u.N)
+		default:
+			value = state(u.N)
+		}
+		row.set(u.Family, u.Qualifier, ts, value)
+		written.cut(u.Family, u.Qualifier, 0, math.MaxInt64)
+		written.set(u.Family, u.Qualifier, ts, value)
+	}
+	return cellsOf(written), nil
+}
+
+func state(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+
+func number(b []byte) int64 { return int64(binary.BigEndian.Uint64(b)) }
 
 func (m *Model) change(t *ModelTable, row *ModelRow, c Change) {
 	switch c.Kind {
@@ -101,6 +219,8 @@ func (m *Model) change(t *ModelTable, row *ModelRow, c Change) {
 			ts = m.Now
 		}
 		row.set(c.Family, c.Qualifier, ts, c.Value.Bytes())
+	case Add:
+		row.add(c.Family, c.Qualifier, c.TS, c.N)
 	case DeleteRow:
 		row.Cols = nil
 	case DeleteFamily:
@@ -152,6 +272,31 @@ func (r *ModelRow) set(family, qualifier string, ts int64, value []byte) {
 	}
 }
 
+// add folds n into a version.
+func (r *ModelRow) add(family, qualifier string, ts, n int64) {
+	if i, ok := r.find(family, qualifier); ok {
+		for _, v := range r.Cols[i].Versions {
+			if v.TS != ts {
+				continue
+			}
+			switch old := number(v.Value); Families[family].Fold {
+			case engine.Sum:
+				n += old
+			case engine.Min:
+				n = min(n, old)
+			case engine.Max:
+				n = max(n, old)
+			}
+		}
+	}
+	r.set(family, qualifier, ts, state(n))
+}
+
+// prune removes columns without versions.
+func (r *ModelRow) prune() {
+	r.Cols = slices.DeleteFunc(r.Cols, func(c ModelColumn) bool { return len(c.Versions) == 0 })
+}
+
 // cut removes the versions from lo to hi, both included.
 func (r *ModelRow) cut(family, qualifier string, lo, hi int64) {
 	if i, ok := r.find(family, qualifier); ok {
@@ -163,26 +308,41 @@ func (r *ModelRow) cut(family, qualifier string, lo, hi int64) {
 // Visible returns what a read shows of a row.
 func (m *Model) Visible(table, key string) *ModelRow {
 	t := m.Tables[table]
-	r := t.Rows[key]
-	if r == nil {
-		return nil
-	}
+	return t.visible(t.Rows[key], m.Now)
+}
+
+// visible is what the rules leave of a row; it has no columns if that is nothing.
+func (t *ModelTable) visible(r *ModelRow, now int64) *ModelRow {
 	out := &ModelRow{}
+	if r == nil {
+		return out
+	}
 	for _, c := range r.Cols {
-		floor, has := t.Rules[c.Family].floor(stamps(c.Versions), m.Now)
-		n := len(c.Versions)
-		for has && n > 0 && c.Versions[n-1].TS < floor {
-			n--
-		}
-		if n > 0 {
+		if n := t.Rules[c.Family].leaves(c.Versions, now); n > 0 {
 			c.Versions = c.Versions[:n]
 			out.Cols = append(out.Cols, c)
 		}
 	}
-	if len(out.Cols) == 0 {
-		return nil
-	}
 	return out
+}
+
+// leaves is how many of a column's versions, the newest, are not below the floor.
+func (r Rule) leaves(vs []Version, now int64) int {
+	floor, has := r.floor(stamps(vs), now)
+	n := len(vs)
+	for has && n > 0 && vs[n-1].TS < floor {
+		n--
+	}
+	return n
+}
+
+func cellsOf(row *ModelRow) (cells []Cell) {
+	for _, c := range row.Cols {
+		for _, v := range c.Versions {
+			cells = append(cells, Cell{Family: c.Family, Qualifier: c.Qualifier, TS: v.TS, Value: v.Value})
+		}
+	}
+	return cells
 }
 
 func stamps(vs []Version) []int64 {
@@ -214,7 +374,7 @@ func (m *Model) Read(table string, r Read) []Row {
 		if !r.Rows.Contains(k) {
 			continue
 		}
-		if cells := r.filter(m.Visible(table, k)); len(cells) > 0 {
+		if cells := r.filter(k, m.Visible(table, k)); len(cells) > 0 {
 			out = append(out, Row{k, cells})
 			if r.Limit > 0 && len(out) == r.Limit {
 				break
@@ -235,18 +395,23 @@ type Cell struct {
 	Family, Qualifier string
 	TS                int64
 	Value             []byte
+	Label             string
 }
 
 func (a Row) equal(b Row) bool {
 	return a.Key == b.Key && slices.EqualFunc(a.Cells, b.Cells, func(x, y Cell) bool {
-		return x.Family == y.Family && x.Qualifier == y.Qualifier && x.TS == y.TS && bytes.Equal(x.Value, y.Value)
+		return x.Family == y.Family && x.Qualifier == y.Qualifier && x.TS == y.TS && x.Label == y.Label && bytes.Equal(x.Value, y.Value)
 	})
 }
 
 // filter applies a read's filters to the visible row, in the order in which the read chains them.
-func (r Read) filter(row *ModelRow) (cells []Cell) {
-	if row == nil {
-		return nil
+func (r Read) filter(key string, row *ModelRow) (cells []Cell) {
+	if r.Filter != nil {
+		for _, c := range r.Filter.Apply(key, cellsOf(row)) {
+			c.Cell.Label = c.Label
+			cells = append(cells, c.Cell)
+		}
+		return cells
 	}
 	for _, c := range row.Cols {
 		if r.Family != "" && c.Family != r.Family || r.Column && !r.Qualifiers.Contains(c.Qualifier) {
@@ -264,7 +429,7 @@ func (r Read) filter(row *ModelRow) (cells []Cell) {
 			if n++; r.Latest > 0 && r.LatestLast && n > r.Latest {
 				break
 			}
-			cells = append(cells, Cell{c.Family, c.Qualifier, v.TS, v.Value})
+			cells = append(cells, Cell{Family: c.Family, Qualifier: c.Qualifier, TS: v.TS, Value: v.Value})
 		}
 	}
 	return cells

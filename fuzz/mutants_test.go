@@ -42,6 +42,14 @@ var mutants = []mutant{
 	{"overwritten cell shown in the memtable", "engine/internal/memtable/iter_cells.go", "p != nil && p.ts == e.ts &&", "p != nil && p.ts == e.ts && p == e &&"},
 	{"row delete hides later cells of the memtable", "engine/internal/memtable/iter_cells.go", "r.seq > e.seq && r.Contains(col)", "r.seq > 0 && r.Contains(col)"},
 	{"reverse scan skips a row", "engine/internal/memtable/iter.go", "at = s.find(&k, true) - 1", "at = s.find(&k, true) - 2"},
+	{"read-modify-write of a collected cell", "engine/newest.go", "found && !rule.Drops(0, c.TS, r.now), nil", "found && (!rule.Drops(0, c.TS, r.now) || true), nil"},
+	{"read-modify-write of the newest in memory", "engine/newest.go", "found && best.TS >= newestInFiles(", "found || best.TS >= newestInFiles("},
+	{"read-modify-write below the old timestamp", "engine/rmw.go", "x.ts = max(x.ts, c.TS)", "x.ts = max(x.ts, 0)"},
+	{"condition on collected cells", "engine/cond.go", "merge.Config{Families: t.families, AsOf: r.now}", "merge.Config{Families: t.families, AsOf: r.now, Raw: true}"},
+	{"condition before the batch's own changes", "engine/evaluate.go", "r.again = r.again || wrote", "r.again = false"},
+	{"Add applied twice", "engine/internal/merge/fold.go", "sum = fold.Join(sum, older)", "sum = fold.Join(fold.Join(sum, older), older)"},
+	{"Add folds past a delete", "engine/internal/memtable/fold.go", "|| t.deletedSince(r, old)", ""},
+	{"Add folds past an older source's delete", "engine/internal/merge/fold.go", "if r.shade && r.shaded(i, c) {", "if r.shade && r.shaded(i, c) && false {"},
 	{"batch half refused", "engine/evaluate.go", "return placeOp(j, len(m.ops), err)\n", "break\n"},
 }
 

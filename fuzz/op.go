@@ -22,6 +22,7 @@ const (
 	DeleteTimes // from TS, included, to End, excluded; End 0 = no end
 	DeleteFamily
 	DeleteRow
+	Add // of N to an aggregate
 	changeKinds
 )
 
@@ -31,6 +32,7 @@ type Change struct {
 	Family, Qualifier string
 	TS, End           int64
 	Value             Value
+	N                 int64 // Add
 }
 
 // Value is a value by its length and what fills it, so that lists stay readable.
@@ -50,12 +52,6 @@ func (v Value) Bytes() []byte {
 		p[i] = byte(x >> 24)
 	}
 	return p
-}
-
-// Item is the changes of one row in a batch.
-type Item struct {
-	Table, Row string
-	Changes    []Change
 }
 
 // OpKind says what an operation does.
@@ -81,13 +77,18 @@ const (
 	OpKill            // cut the power; N is the seed of what the disk keeps
 	OpKillIn          // cut the power in the middle of the N-th call from now that makes something durable
 	OpRawCheck        // after a compaction of everything: no collectable cell is left
+	OpAlter           // change families of a table
+	OpDropRows        // drop the rows of a range; all if it has no end
+	OpPages           // read in pages of N cells
+	OpBack            // the wall clock steps back by N for a while
 	opKinds
 )
 
 var opNames = [opKinds]string{"apply", "refused", "get", "scan", "stream", "flush", "compact", "work", "tick", "sync", "snapshot",
-	"forget", "create", "drop", "reopen", "kill", "killin", "rawcheck"}
+	"forget", "create", "drop", "reopen", "kill", "killin", "rawcheck", "alter", "droprows",
+	"pages", "back"}
 
-var changeNames = [changeKinds]string{"set", "delcol", "deltimes", "delfam", "delrow"}
+var changeNames = [changeKinds]string{"set", "delcol", "deltimes", "delfam", "delrow", "add"}
 
 func (k OpKind) String() string { return opNames[k] }
 
@@ -99,6 +100,7 @@ type Op struct {
 	NoSync bool
 	Read   Read
 	N      int64
+	Alters []Alter // OpAlter
 }
 
 // Read is what a read asks for.
@@ -113,8 +115,9 @@ type Read struct {
 	Qualifiers KeyRange
 	Times      bool // only From, included, to To, excluded; To 0 = no end
 	From, To   int64
-	Latest     int  // only so many versions of each column, if not 0
-	LatestLast bool // chained after Times, not before
+	Latest     int     // only so many versions of each column, if not 0
+	LatestLast bool    // chained after Times, not before
+	Filter     *Filter // instead of all these
 }
 
 // KeyRange is a range of strings. Ends are "[" or "(" at the start and "]" or ")" at the end, or "" for none. As rows in a
@@ -159,13 +162,18 @@ func (s KeySet) Contains(k string) bool {
 
 // Text form. One operation a line; strings are quoted as in Go; a value is LENGTHxFILL.
 //
-//	apply nosync "t0" "row" set "f" "q" 12 30x7 delcol "f" "q" deltimes "f" "q" 3 9 delfam "f" delrow ; "t1" "row" ...
+//	apply nosync "t0" "row" set "f" "q" 12 30x7 delcol "f" "q" deltimes "f" "q" 3 9 delfam "f" delrow add "s" "q" 3 -5 ; "t1" "row" ...
+//	apply "t0" "row" if FILTER then CHANGES else CHANGES ; "t0" "row" rmw append "f" "q" 3x1 inc "f" "q" 5 ; "t0" "row" require true FILTER
+//	alter "t0" add "f" 2 drop "g" rule "h" 0
+//	droprows "t0" rows [ "a" "m" )
+//	pages "t0" 7 rows - - OPTIONS
 //	get "t0" "row" OPTIONS
 //	scan "t0" rows [ "a" "m" ) rows s "x" OPTIONS
 //	compact "t0" rows - -
 //	tick 1000
 //
-// OPTIONS are snapshot N, limit N, reverse, family "f", column [ "a" "b" ), times 3 9, latest N, latestlast.
+// OPTIONS are snapshot N, limit N, reverse, family "f", column [ "a" "b" ), times 3 9, latest N, latestlast, filter FILTER.
+// FILTER is as Filter.String writes it, "nothing" for none; rules are numbers in Rules.
 
 // String returns the operation's line.
 func (o Op) String() string {
@@ -180,23 +188,28 @@ func (o Op) String() string {
 			if i > 0 {
 				b.WriteString(" ;")
 			}
-			fmt.Fprintf(&b, " %q %q", it.Table, it.Row)
-			for _, c := range it.Changes {
-				b.WriteString(" " + c.String())
-			}
+			b.WriteString(" " + it.String())
 		}
 	case OpGet:
 		fmt.Fprintf(&b, " %q %q%s", o.Table, o.Read.Row, o.Read.options())
-	case OpScan, OpStream, OpCompact:
+	case OpScan, OpStream, OpCompact, OpDropRows, OpPages:
 		fmt.Fprintf(&b, " %q", o.Table)
+		if o.Kind == OpPages {
+			fmt.Fprintf(&b, " %d", o.N)
+		}
 		for _, r := range o.Read.Rows {
 			b.WriteString(" rows " + r.String())
 		}
 		b.WriteString(o.Read.options())
-	case OpTick, OpSnapshot, OpForget, OpKill, OpKillIn, OpWork:
+	case OpTick, OpSnapshot, OpForget, OpKill, OpKillIn, OpWork, OpBack:
 		fmt.Fprintf(&b, " %d", o.N)
 	case OpCreate, OpDrop:
 		fmt.Fprintf(&b, " %q", o.Table)
+	case OpAlter:
+		fmt.Fprintf(&b, " %q", o.Table)
+		for _, a := range o.Alters {
+			b.WriteString(" " + a.String())
+		}
 	}
 	return b.String()
 }
@@ -212,6 +225,8 @@ func (c Change) String() string {
 		return s + fmt.Sprintf(" %q %q %d %d", c.Family, c.Qualifier, c.TS, c.End)
 	case DeleteFamily:
 		return s + fmt.Sprintf(" %q", c.Family)
+	case Add:
+		return s + fmt.Sprintf(" %q %q %d %d", c.Family, c.Qualifier, c.TS, c.N)
 	}
 	return s
 }
@@ -255,6 +270,9 @@ func (r Read) options() string {
 	}
 	if r.LatestLast {
 		b.WriteString(" latestlast")
+	}
+	if r.Filter != nil {
+		b.WriteString(" filter " + r.Filter.String())
 	}
 	return b.String()
 }

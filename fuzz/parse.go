@@ -96,23 +96,27 @@ func (p *parser) op() (o Op) {
 	case OpApply, OpRefused:
 		o.NoSync = p.word("nosync")
 		for p.err == nil && p.peek() != "" {
-			it := Item{Table: p.text(), Row: p.text()}
-			for p.err == nil && p.peek() != "" && p.peek() != ";" {
-				it.Changes = append(it.Changes, p.change())
-			}
-			o.Items = append(o.Items, it)
+			o.Items = append(o.Items, p.item())
 			p.word(";")
 		}
 	case OpGet:
 		o.Table, o.Read.Row = p.text(), p.text()
 		p.options(&o.Read)
-	case OpScan, OpStream, OpCompact:
+	case OpScan, OpStream, OpCompact, OpDropRows, OpPages:
 		o.Table = p.text()
+		if o.Kind == OpPages {
+			o.N = p.number()
+		}
 		p.options(&o.Read)
-	case OpTick, OpSnapshot, OpForget, OpKill, OpKillIn, OpWork:
+	case OpTick, OpSnapshot, OpForget, OpKill, OpKillIn, OpWork, OpBack:
 		o.N = p.number()
 	case OpCreate, OpDrop:
 		o.Table = p.text()
+	case OpAlter:
+		o.Table = p.text()
+		for p.err == nil && p.peek() != "" {
+			o.Alters = append(o.Alters, p.alter())
+		}
 	}
 	return o
 }
@@ -133,11 +137,9 @@ func (p *parser) change() (c Change) {
 	}
 	switch c.Kind {
 	case Set:
-		c.TS = p.number()
-		w := p.next()
-		if n, err := fmt.Sscanf(w, "%dx%d", &c.Value.Len, &c.Value.Fill); n != 2 || err != nil {
-			p.fail("%q is no value", w)
-		}
+		c.TS, c.Value = p.number(), p.value()
+	case Add:
+		c.TS, c.N = p.number(), p.number()
 	case DeleteTimes:
 		c.TS, c.End = p.number(), p.number()
 	}
@@ -188,6 +190,8 @@ func (p *parser) options(r *Read) {
 			r.Latest = int(p.number())
 		case "latestlast":
 			r.LatestLast = true
+		case "filter":
+			r.Filter = p.filter(0)
 		default:
 			p.fail("unknown option %q", w)
 		}

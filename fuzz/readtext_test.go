@@ -103,7 +103,7 @@ func (r *readText) run(line string) []string {
 		spec := engine.TableSpec{BlockBytes: 512, Families: map[string]engine.FamilySpec{}}
 		for p.peek() != "" {
 			name := p.next()
-			spec.Families[name] = engine.FamilySpec{GC: Families[name].Policy()}
+			spec.Families[name] = engine.FamilySpec{GC: Families[name].Rule.Policy()}
 		}
 		r.tb, err = r.db.CreateTable(ctx, "t", spec)
 		r.must(err)

@@ -138,6 +138,7 @@ type runner struct {
 	r      *rand.Rand
 	lost   []undo // batches that a power cut may take, oldest first
 	cut    cut
+	back   int64 // how far the wall clock is behind engine time
 }
 
 // cut is a power cut that is to happen inside an operation.
@@ -212,7 +213,7 @@ var ctx = context.Background()
 func (r *runner) open() error {
 	o := base(r.set.Options)
 	o.FS, o.Background, o.Random = r.fs, r.exec, r.r.Uint64
-	o.Clock = func() time.Time { return time.UnixMicro(r.model.Now) }
+	o.Clock = func() time.Time { return time.UnixMicro(r.model.Now - r.back) }
 	db, err := engine.Open(r.dir, o)
 	if err != nil {
 		return err
@@ -295,7 +296,7 @@ func verifyTable(fs vfs.FS, name string) error {
 func (r *runner) step(o Op) error {
 	// A shrunk list may speak of tables and snapshots that are not there: such a step does nothing.
 	switch o.Kind {
-	case OpGet, OpScan, OpStream:
+	case OpGet, OpScan, OpStream, OpPages:
 		if s := r.snaps[o.Read.Snapshot]; o.Read.Snapshot != 0 && (s == nil || s.m.Tables[o.Table] == nil) {
 			return nil
 		}
@@ -308,8 +309,30 @@ func (r *runner) step(o Op) error {
 		return r.apply(o)
 	case OpRefused:
 		return r.refused(o)
-	case OpGet, OpScan, OpStream:
+	case OpGet, OpScan, OpStream, OpPages:
 		return r.read(o)
+	case OpAlter:
+		return r.alter(o)
+	case OpDropRows:
+		err := r.db.Table(o.Table).DropRowRange(ctx, rowRange(o.Read.Rows[0]))
+		if err != nil {
+			return err
+		}
+		r.model.DropRows(o.Table, o.Read.Rows[0])
+		r.lost = nil
+		return r.compareAll(r.model, 0)
+	case OpBack:
+		// Engine time stands still meanwhile: nothing that is hidden shows again.
+		if err := r.compareAll(r.model, 0); err != nil {
+			return err
+		}
+		r.back = o.N
+		defer func() { r.back = 0 }()
+		if err := r.compareAll(r.model, 0); err != nil {
+			return err
+		}
+		r.exec.run(1)
+		return r.compareAll(r.model, 0)
 	case OpFlush:
 		if err := r.db.Flush(ctx); err != nil {
 			return err
@@ -371,75 +394,123 @@ func (r *runner) step(o Op) error {
 }
 
 func (r *runner) create(name string) error {
-	spec := r.set.Spec
-	spec.Families = map[string]engine.FamilySpec{}
-	for f, rule := range Families {
-		spec.Families[f] = engine.FamilySpec{GC: rule.Policy()}
+	s := r.set.Spec
+	s.Families = map[string]engine.FamilySpec{}
+	for name, f := range Families {
+		s.Families[name] = spec(name, f.Rule, r.set.Grouped)
 	}
-	_, err := r.db.CreateTable(ctx, name, spec)
+	_, err := r.db.CreateTable(ctx, name, s)
 	if r.model.Tables[name] != nil {
 		if !errors.Is(err, engine.ErrTableExists) {
 			return fmt.Errorf("create of a table that exists: %v", err)
 		}
 		return nil
 	}
-	r.model.Tables[name] = &ModelTable{Rules: Families, Rows: map[string]*ModelRow{}}
+	r.model.Tables[name] = &ModelTable{Rules: rulesOf(), Rows: map[string]*ModelRow{}}
 	if err == nil {
 		r.lost = nil // a durable table stands on everything written before it
 	}
 	return err
 }
 
-func (r *runner) batch(items []Item) *engine.Batch {
-	b := engine.NewBatch()
+func (r *runner) batch(items []Item) (b *engine.Batch, results []*engine.Row) {
+	b = engine.NewBatch()
 	for _, it := range items {
-		m := engine.NewMutation()
-		for _, c := range it.Changes {
-			switch c.Kind {
-			case Set:
-				m.Set(c.Family, c.Qualifier, engine.Timestamp(c.TS), c.Value.Bytes())
-			case DeleteColumn:
-				m.DeleteCellsInColumn(c.Family, c.Qualifier)
-			case DeleteTimes:
-				m.DeleteTimestampRange(c.Family, c.Qualifier, engine.Timestamp(c.TS), engine.Timestamp(c.End))
-			case DeleteFamily:
-				m.DeleteCellsInFamily(c.Family)
-			case DeleteRow:
-				m.DeleteRow()
-			}
+		if row := it.addTo(b, r.db.Table(it.Table)); row != nil {
+			results = append(results, row)
 		}
-		b.Add(r.db.Table(it.Table), it.Row, m)
 	}
-	return b
+	return b, results
 }
 
 func (r *runner) apply(o Op) error {
+	var u undo
 	for _, it := range o.Items {
 		if r.model.Tables[it.Table] == nil {
 			return nil
 		}
+		u = append(u, oldRow{it.Table, it.Row, r.model.Tables[it.Table].Rows[it.Row]})
 	}
 	var opts []engine.ApplyOption
 	if o.NoSync {
 		opts = append(opts, engine.NoSync)
 	}
-	if err := r.db.Apply(ctx, r.batch(o.Items), opts...); err != nil {
+	b, results := r.batch(o.Items)
+	matched := false
+	if n := conds(o.Items); n == 1 {
+		opts = append(opts, engine.GetCondMutationResult(&matched))
+	}
+	err := r.db.Apply(ctx, b, opts...)
+	want, wrote, refused := r.model.Apply(o.Items)
+	if refused != nil {
+		r.counts.add("batch refused", 1)
+		if !errors.Is(err, refused) || errors.Is(err, engine.ErrUnknownOutcome) {
+			return fmt.Errorf("a batch to be refused with %q gave %v", refused, err)
+		}
+		return r.compareRows(o.Items)
+	}
+	if err != nil {
 		return err
 	}
-	var u undo
-	for _, it := range o.Items {
-		u = append(u, oldRow{it.Table, it.Row, r.model.Tables[it.Table].Rows[it.Row]})
-	}
-	r.lost = append(r.lost, u)
-	if !o.NoSync {
+	if r.lost = append(r.lost, u); wrote && !o.NoSync { // a batch that writes nothing has nothing to wait for
 		r.lost = nil
 	}
-	r.model.Apply(o.Items)
+	for i, row := range results {
+		r.counts.add("read-modify-write", 1)
+		if err := diff([]Row{fromEngine(*row)}, want[i:i+1]); err != nil {
+			return fmt.Errorf("result of a read-modify-write: %w", err)
+		}
+	}
+	for _, it := range o.Items {
+		switch it.Kind {
+		case ItemIf:
+			r.counts.add("condition", 1)
+		case ItemRequire:
+			r.counts.add("precondition", 1)
+		}
+	}
 	return r.compareRows(o.Items)
 }
 
+func conds(items []Item) (n int) {
+	for _, it := range items {
+		if it.Kind == ItemIf {
+			n++
+		}
+	}
+	return n
+}
+
+// alter changes families on both sides.
+func (r *runner) alter(o Op) error {
+	var changes []engine.FamilyChange
+	for _, a := range o.Alters {
+		changes = append(changes, a.engine(r.set.Grouped))
+	}
+	err := r.db.Table(o.Table).ModifyFamilies(ctx, changes...)
+	if errors.Is(err, engine.ErrRuleChangePending) {
+		r.counts.add("rule change pending", 1)
+		return r.compareAll(r.model, 0)
+	}
+	if want := r.model.Alter(o.Table, o.Alters); want != nil {
+		if !errors.Is(err, want) {
+			return fmt.Errorf("want %q, got %v", want, err)
+		}
+		return r.compareAll(r.model, 0)
+	}
+	if err != nil {
+		return err
+	}
+	for _, a := range o.Alters {
+		r.counts.add([]string{"family added", "family dropped", "rule changed"}[a.Kind], 1)
+	}
+	r.lost = nil
+	return r.compareAll(r.model, 0)
+}
+
 func (r *runner) refused(o Op) error {
-	err := r.db.Apply(ctx, r.batch(o.Items), engine.NoSync)
+	b, _ := r.batch(o.Items)
+	err := r.db.Apply(ctx, b, engine.NoSync)
 	for _, want := range []error{engine.ErrNoTable, engine.ErrNoFamily, engine.ErrRowKey, engine.ErrTimestamp, engine.ErrTimeRange} {
 		if errors.Is(err, want) && !errors.Is(err, engine.ErrUnknownOutcome) {
 			return r.compareRows(o.Items)

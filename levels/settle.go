@@ -38,6 +38,10 @@ func (s Standing) Fit(t *Tree, p *Plan, oldestMem uint64) (n int, ok bool) {
 			n = i + 1
 		}
 	}
+	// A file says by one number how far it has come: what was changed at once is gone through at once.
+	for n > 0 && n < len(s) && s[n-1].Num == s[n].Num {
+		n--
+	}
 	return n, true
 }
 

@@ -70,7 +70,7 @@ func fileCells(ctx context.Context, t *tool, s *inspect.Store, f *levels.File, p
 		}
 		for buf = it.Cells(buf[:0]); len(buf) > 0; buf = it.Cells(buf[:0]) {
 			for _, c := range buf {
-				fmt.Fprintf(t.out, "    %s @%d = %s\n", column(c.Col), c.TS, value(c.Value))
+				fmt.Fprintf(t.out, "    %s @%d = %s\n", column(c.Col), c.TS, value(&c))
 			}
 		}
 	}
@@ -92,8 +92,12 @@ func column(col []byte) string {
 	return fmt.Sprintf("%s/%d:%q", f, life, q)
 }
 
-func value(v []byte) string {
+func value(c *cell.Cell) string {
 	const shown = 64
+	v := c.Value
+	if n, ok := cell.State(v); ok && c.Kind == cell.KindMerge {
+		return fmt.Sprintf("%d, to be folded with older ones", n)
+	}
 	if len(v) > shown {
 		return fmt.Sprintf("%q... (%d bytes)", v[:shown], len(v))
 	}

@@ -27,7 +27,7 @@ func store(t *testing.T, fs vfs.FS) *engine.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tb, err := db.CreateTable(ctx, "people", engine.TableSpec{Families: map[string]engine.FamilySpec{"info": {GC: gc.MaxVersionsPolicy(2)}}})
+	tb, err := db.CreateTable(ctx, "people", engine.TableSpec{Families: map[string]engine.FamilySpec{"info": {GC: gc.MaxVersionsPolicy(2)}, "seen": {Aggregate: engine.Sum}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +35,9 @@ func store(t *testing.T, fs vfs.FS) *engine.DB {
 		m := engine.NewMutation()
 		m.Set("info", "name", engine.Timestamp(i), fmt.Appendf(nil, "person %d", i))
 		m.DeleteTimestampRange("info", "age", 3, 9)
+		if i%60 == 40 {
+			m.AddIntToCell("seen", "times", 0, -7)
+		}
 		if i == 67 {
 			m.DeleteCellsInFamily("info")
 			m.Set("info", "name", 1, bytes.Repeat([]byte("x"), 100))
@@ -62,6 +65,7 @@ func TestDumpOfAStoreInUseAndClosed(t *testing.T) {
 			{[]string{"verify", "/s"}, []string{"manifest-00000001.a", "2 table files", "80 rows", "no damage found"}},
 			{[]string{"files", "/s"}, []string{`table "people"`, "family info, life 1: versions(2)", "L0 00000001.sst", `"p000" .. "p049"`}},
 			{[]string{"cells", "/s"}, []string{`"p019"`, `info/1:"name" @79 = "person 79"`, `delete info/1:"age" @0..9223372036854775807`}},
+			{[]string{"cells", "/s", "people", "p040"}, []string{`seen/2:"times" @0 = -7, to be folded with older ones`}},
 			{[]string{"cells", "/s", "people", "p007"}, []string{`delete columns "info\x00" .. "info\x01"`, "(100 bytes)"}},
 		} {
 			code, out, errs := dump(fs, c.args...)
