@@ -79,13 +79,14 @@ func Pick(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
 		} else {
 			p, ok = pickLevel(t, b, d.level)
 		}
+		if ok && !p.Move {
+			_, ok = o.Changes.Fit(t, &p, o.OldestMem) // if not, what is behind goes first
+		}
 		if ok {
-			if p, ok = fit(t, o, b, p); ok {
-				return p, true
-			}
+			return p, true
 		}
 	}
-	return pickSettle(t, o, b)
+	return pickSettle(t, o, b, base)
 }
 
 // pickL0 takes the oldest files of L0 down to the base, or, while the base is busy there, merges young ones with each other.

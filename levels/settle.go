@@ -89,46 +89,60 @@ func (s Standing) Left(t *Tree) (files int, bytes int64) {
 	return files, bytes
 }
 
-// fit returns p if it may run, or a wider plan that may.
-func fit(t *Tree, o PickOptions, b *Busy, p Plan) (Plan, bool) {
-	if p.Move || !o.Changes.Rules() {
-		return p, true
-	}
-	if _, ok := o.Changes.Fit(t, &p, o.OldestMem); ok {
-		return p, true
-	}
-	w, ok := planAll(t, b, slices.Clone(p.Inputs), o.Changes, p.Why)
-	if ok {
-		_, ok = o.Changes.Fit(t, &w, o.OldestMem)
-	}
-	return w, ok
-}
-
-// pickSettle takes a file that is behind a change through it: alone and in its place if that is possible, else with all
-// that is behind there.
-func pickSettle(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
+// pickSettle takes a file that is behind a change through it, alone and in its place if that is possible. Where others are behind
+// a change of a rule there too, it first brings them down to one level, in steps like those of any compaction; only where that
+// cannot be are all of them merged at once.
+func pickSettle(t *Tree, o PickOptions, b *Busy, base int) (Plan, bool) {
 	if len(o.Changes) == 0 {
 		return Plan{}, false
 	}
-	for l := range t.Files {
-		for _, f := range t.Files[l] {
-			first := o.Changes.behind(f)
-			if first == 0 || b.Held(f.Num) {
-				continue
+	each := func(pick func(l int, f *File, num uint64) (Plan, bool)) (Plan, bool) {
+		for l := range t.Files {
+			for _, f := range t.Files[l] {
+				if num := o.Changes.behind(f); num != 0 && !b.Held(f.Num) {
+					if p, ok := pick(l, f, num); ok {
+						p.Why = "settle"
+						return p, true
+					}
+				}
 			}
-			p := Plan{Tree: t.ID, Output: l, Inputs: []Input{{l, f}}, Why: "settle"}
-			if !b.Filling(t.ID, l, f.Bounds) && settles(t, o, &p, first) {
-				return p, true
-			}
-			if o.OldestMem <= o.Changes[len(o.Changes)-1].Seq {
-				continue // a flush comes first
-			}
-			if p, ok := planAll(t, b, []Input{{l, f}}, o.Changes, "settle"); ok && settles(t, o, &p, first) {
-				return p, true
+		}
+		return Plan{}, false
+	}
+	p, ok := each(func(l int, f *File, num uint64) (Plan, bool) {
+		p := Plan{Tree: t.ID, Output: l, Inputs: []Input{{l, f}}}
+		return p, !b.Filling(t.ID, l, f.Bounds) && settles(t, o, &p, num)
+	})
+	if ok || !o.Changes.Rules() || o.OldestMem <= o.Changes[len(o.Changes)-1].Seq { // a flush comes first
+		return p, ok
+	}
+	p, ok = each(func(l int, f *File, _ uint64) (Plan, bool) { return sink(t, o, b, base, l, f) })
+	if ok {
+		return p, ok
+	}
+	return each(func(l int, f *File, num uint64) (Plan, bool) {
+		p, ok := planAll(t, b, []Input{{l, f}}, o.Changes, "settle")
+		return p, ok && settles(t, o, &p, num)
+	})
+}
+
+// sink brings a file one level further down towards older ones that are behind the same changes.
+func sink(t *Tree, o PickOptions, b *Busy, base, l int, f *File) (p Plan, ok bool) {
+	switch {
+	case l == 0:
+		p, ok = pickL0(t, o, b, base)
+	case l+1 < Depth && free(t, b, l+1, f.Bounds) && !b.Filling(t.ID, l, f.Bounds):
+		p, ok = down(t, []*File{f}, l, l+1), false
+		for _, c := range o.Changes {
+			for d := l + 1; d < Depth && !ok && c.Kind == ChangeRule && c.Behind(f); d++ {
+				ok = slices.ContainsFunc(Overlapping(t.Files[d], f.Bounds), c.Behind)
 			}
 		}
 	}
-	return Plan{}, false
+	if ok && !p.Move {
+		_, ok = o.Changes.Fit(t, &p, o.OldestMem)
+	}
+	return p, ok
 }
 
 // settles reports whether a plan may run and takes its output through change num.
