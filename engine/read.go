@@ -119,10 +119,14 @@ func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (ou
 	}
 	defer closeInto(m, &err)
 	rd.db.stats.rowReads.Add(1)
-	if out.Cells, err = rd.row(m, key); err == nil {
-		rd.ended(key)
+	if out.Cells, err = rd.row(m, key); err != nil {
+		return out, err
 	}
-	return out, err
+	if !rd.page.full {
+		key = nil
+	}
+	rd.ended(key)
+	return out, nil
 }
 
 // ReadRows calls fn for each row of set, in order, until fn returns false. fn may use the store, but must not close it: Close
