@@ -253,7 +253,7 @@ func TestFiltersAllocateNothingPerCell(t *testing.T) {
 				n = 0
 				s.must(tb.ReadCellsBorrowed(ctx, AllRows(), func(c BorrowedCell) bool { n++; return true }, RowFilter(f)))
 			})
-			if n < 1000 || allocs > 300 {
+			if n < 1000 || allocs > 300 && !raceEnabled { // under the race detector pools forget
 				t.Errorf("%s, filter %d: %v allocations for %d cells", where, i, allocs, n)
 			}
 		}
