@@ -2,18 +2,33 @@ package fuzz
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/rowandb/rowan/engine"
 )
 
 // read runs a read on both sides.
 func (r *runner) read(o Op) error {
+	err := r.readNow(o)
+	if o.Read.AsOf != 0 && o.Read.AsOf < r.model.Now && errors.Is(err, engine.ErrAsOf) {
+		r.counts.add("as of too early", 1)
+		return nil
+	}
+	return err
+}
+
+func (r *runner) readNow(o Op) error {
 	model, opts := r.model, options(o.Read)
 	if s := r.snaps[o.Read.Snapshot]; o.Read.Snapshot != 0 {
 		model, opts = s.m, append(opts, engine.AtSnapshot(s.s))
 		r.counts.add("read of a snapshot", 1)
+	}
+	if o.Read.AsOf != 0 {
+		model = &Model{Tables: model.Tables, Now: o.Read.AsOf}
+		r.counts.add("read as of another time", 1)
 	}
 	t := r.db.Table(o.Table)
 	switch o.Kind {
@@ -151,7 +166,10 @@ func options(r Read) (opts []engine.ReadOption) {
 	var chain []engine.Filter
 	if r.Filter != nil {
 		chain = append(chain, r.Filter.Engine())
-		r = Read{Limit: r.Limit, Reverse: r.Reverse}
+		r = Read{Limit: r.Limit, Reverse: r.Reverse, AsOf: r.AsOf}
+	}
+	if r.AsOf != 0 {
+		opts = append(opts, engine.AsOf(time.UnixMicro(r.AsOf)))
 	}
 	switch {
 	case r.Column && r.Qualifiers.StartAt == 's':

@@ -18,6 +18,12 @@ var Families = map[string]Rule{
 	"top":   {Any: []Rule{{Versions: 3}, {Age: 3000}}},
 }
 
+// RulePool are the rules that families are changed to.
+var RulePool = []Rule{
+	{}, {Versions: 1}, {Versions: 2}, {Versions: 3}, {Age: 2000}, {Age: 4000}, {Any: []Rule{{Versions: 2}, {Age: 3000}}},
+	{All: []Rule{{Versions: 1}, {Age: 2000}}}, {All: []Rule{{Versions: 2}, {Age: 1000}}},
+}
+
 // Folds are the aggregate ones among the Families.
 var Folds = map[string]string{"sum": "sum", "top": "max"}
 
@@ -93,8 +99,16 @@ func (g *generator) op() Op {
 	switch p := g.r.IntN(1000); {
 	case p < 520:
 		return Op{Kind: OpApply, Items: g.items(), NoSync: !chance(g.r, 8)}
-	case p < 530:
+	case p < 528:
 		return Op{Kind: OpRefused, Items: g.refused(), NoSync: true}
+	case p < 534:
+		o := Op{Kind: OpAlter, Table: g.table()}
+		for range 1 + g.r.IntN(2)*g.r.IntN(2) {
+			o.Alter = append(o.Alter, Alter{Family: g.family(), Rule: g.r.IntN(len(RulePool)), Anew: chance(g.r, 20)})
+		}
+		return o
+	case p < 537:
+		return Op{Kind: OpDropRows, Table: g.table(), Read: Read{Rows: KeySet{g.keyRange(g.row)}}}
 	case p < 690:
 		o := Op{Kind: OpGet, Table: g.table(), Read: g.read()}
 		o.Read.Row, o.Read.Limit, o.Read.Reverse = g.row(), 0, false
@@ -389,8 +403,11 @@ func (g *generator) read() (r Read) {
 	if chance(g.r, 25) {
 		r.Latest, r.LatestLast = 1+g.r.IntN(3), chance(g.r, 50)
 	}
+	if chance(g.r, 4) {
+		r.AsOf = g.now + int64(g.r.IntN(6000)-3000)
+	}
 	if chance(g.r, 20) {
-		r = Read{Snapshot: r.Snapshot, Limit: r.Limit, Reverse: r.Reverse, Filter: g.filter(true)}
+		r = Read{AsOf: r.AsOf, Snapshot: r.Snapshot, Limit: r.Limit, Reverse: r.Reverse, Filter: g.filter(true)}
 	}
 	return r
 }

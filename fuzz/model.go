@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -19,6 +20,43 @@ import (
 type Model struct {
 	Tables map[string]*ModelTable
 	Now    int64 // engine time, microseconds
+}
+
+// Alter changes families. What the old rule has collected by now stays away for good: whether that takes a mark of its own or
+// not is the store's business.
+func (m *Model) Alter(table string, changes []Alter) {
+	t := m.Tables[table]
+	t.Rules = maps.Clone(t.Rules)
+	for _, a := range changes {
+		for key, row := range t.Rows {
+			row = row.clone()
+			row.Cols = slices.DeleteFunc(row.Cols, func(c ModelColumn) bool { return a.Anew && c.Family == a.Family })
+			for i := range row.Cols {
+				if c := &row.Cols[i]; c.Family == a.Family {
+					if floor, has := t.Rules[a.Family].floor(stamps(c.Versions), m.Now); has {
+						c.Versions = slices.DeleteFunc(c.Versions, func(v Version) bool { return v.TS < floor })
+					}
+				}
+			}
+			t.put(key, row)
+		}
+		t.Rules[a.Family] = RulePool[a.Rule]
+	}
+}
+
+// DropRows removes rows.
+func (m *Model) DropRows(table string, rows KeySet) {
+	maps.DeleteFunc(m.Tables[table].Rows, func(key string, _ *ModelRow) bool { return rows.Contains(key) })
+}
+
+// put makes row the table's, without the columns that have no version.
+func (t *ModelTable) put(key string, row *ModelRow) {
+	row.Cols = slices.DeleteFunc(row.Cols, func(c ModelColumn) bool { return len(c.Versions) == 0 })
+	if len(row.Cols) == 0 {
+		delete(t.Rows, key)
+	} else {
+		t.Rows[key] = row
+	}
 }
 
 // ModelTable is one table.
@@ -126,12 +164,7 @@ func (m *Model) Apply(items []Item) (out Outcome, refused Refusal) {
 			out.Modified = append(out.Modified, written)
 			out.Changes += len(written.Cells)
 		}
-		row.Cols = slices.DeleteFunc(row.Cols, func(c ModelColumn) bool { return len(c.Versions) == 0 })
-		if len(row.Cols) == 0 {
-			delete(t.Rows, it.Row)
-		} else {
-			t.Rows[it.Row] = row
-		}
+		t.put(it.Row, row)
 	}
 	return out, ""
 }

@@ -107,11 +107,13 @@ const (
 	OpKill            // cut the power; N is the seed of what the disk keeps
 	OpKillIn          // cut the power in the middle of the N-th call from now that makes something durable
 	OpRawCheck        // after a compaction of everything: no collectable cell is left
+	OpAlter           // change families
+	OpDropRows        // drop the rows of Read.Rows, one range
 	opKinds
 )
 
 var opNames = [opKinds]string{"apply", "refused", "get", "scan", "stream", "flush", "compact", "work", "tick", "sync", "snapshot",
-	"forget", "create", "drop", "reopen", "kill", "killin", "rawcheck"}
+	"forget", "create", "drop", "reopen", "kill", "killin", "rawcheck", "alter", "droprows"}
 
 var changeNames = [changeKinds]string{"set", "delcol", "deltimes", "delfam", "delrow", "add"}
 
@@ -125,6 +127,14 @@ type Op struct {
 	NoSync bool
 	Read   Read
 	N      int64
+	Alter  []Alter // OpAlter
+}
+
+// Alter is one change of a family: another rule, or, with Anew, a drop and a creation in one step.
+type Alter struct {
+	Family string
+	Rule   int // its rule from then on, one of RulePool
+	Anew   bool
 }
 
 // Read is what a read asks for.
@@ -142,6 +152,7 @@ type Read struct {
 	Latest     int     // only so many versions of each column, if not 0
 	LatestLast bool    // chained after Times, not before
 	Filter     *Filter // instead of all these, if not nil
+	AsOf       int64   // 0 = the present
 }
 
 // KeyRange is a range of strings. Ends are "[" or "(" at the start and "]" or ")" at the end, or "" for none. As rows in a
@@ -191,9 +202,11 @@ func (s KeySet) Contains(k string) bool {
 //	get "t0" "row" OPTIONS
 //	scan "t0" rows [ "a" "m" ) rows s "x" OPTIONS
 //	compact "t0" rows - -
+//	alter "t0" rule "f" 3 anew "g" 0
+//	droprows "t0" rows [ "a" "m" )
 //	tick 1000
 //
-// OPTIONS are snapshot N, limit N, reverse, family "f", column [ "a" "b" ), times 3 9, latest N, latestlast, filter FILTER.
+// OPTIONS are snapshot N, limit N, reverse, family "f", column [ "a" "b" ), times 3 9, latest N, latestlast, filter FILTER, asof N.
 // FILTER is as Filter.String writes it, or any.
 
 // String returns the operation's line.
@@ -213,7 +226,12 @@ func (o Op) String() string {
 		}
 	case OpGet:
 		fmt.Fprintf(&b, " %q %q%s", o.Table, o.Read.Row, o.Read.options())
-	case OpScan, OpStream, OpCompact:
+	case OpAlter:
+		fmt.Fprintf(&b, " %q", o.Table)
+		for _, a := range o.Alter {
+			fmt.Fprintf(&b, " %s %q %d", map[bool]string{false: "rule", true: "anew"}[a.Anew], a.Family, a.Rule)
+		}
+	case OpScan, OpStream, OpCompact, OpDropRows:
 		fmt.Fprintf(&b, " %q", o.Table)
 		for _, r := range o.Read.Rows {
 			b.WriteString(" rows " + r.String())
@@ -323,6 +341,9 @@ func (r Read) options() string {
 	}
 	if r.Filter != nil {
 		b.WriteString(" filter " + r.Filter.String())
+	}
+	if r.AsOf != 0 {
+		fmt.Fprintf(&b, " asof %d", r.AsOf)
 	}
 	return b.String()
 }

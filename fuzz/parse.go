@@ -102,7 +102,20 @@ func (p *parser) op() (o Op) {
 	case OpGet:
 		o.Table, o.Read.Row = p.text(), p.text()
 		p.options(&o.Read)
-	case OpScan, OpStream, OpCompact:
+	case OpAlter:
+		o.Table = p.text()
+		for p.err == nil && p.peek() != "" {
+			a := Alter{Anew: p.word("anew")}
+			if !a.Anew && !p.word("rule") {
+				p.fail("%q is neither rule nor anew", p.peek())
+			}
+			a.Family, a.Rule = p.text(), int(p.number())
+			if a.Rule < 0 || a.Rule >= len(RulePool) {
+				p.fail("there is no rule %d", a.Rule)
+			}
+			o.Alter = append(o.Alter, a)
+		}
+	case OpScan, OpStream, OpCompact, OpDropRows:
 		o.Table = p.text()
 		p.options(&o.Read)
 	case OpTick, OpSnapshot, OpForget, OpKill, OpKillIn, OpWork:
@@ -242,6 +255,8 @@ func (p *parser) options(r *Read) {
 			r.LatestLast = true
 		case "filter":
 			r.Filter = p.filter(0)
+		case "asof":
+			r.AsOf = p.number()
 		default:
 			p.fail("unknown option %q", w)
 		}

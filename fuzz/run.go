@@ -366,19 +366,55 @@ func (r *runner) step(o Op) error {
 		}
 	case OpRawCheck:
 		return r.rawCheck()
+	case OpAlter:
+		return r.alter(o)
+	case OpDropRows:
+		r.model.DropRows(o.Table, o.Read.Rows)
+		r.lost = nil
+		if err := r.db.Table(o.Table).DropRowRange(ctx, rowRange(o.Read.Rows[0])); err != nil {
+			return err
+		}
+		return r.compareAll(r.model, 4)
 	}
 	return nil
+}
+
+// family is how the set makes a family.
+func (r *runner) family(name string, rule Rule) engine.FamilySpec {
+	f := engine.FamilySpec{GC: rule.Policy(), Aggregate: aggregates[Folds[name]]}
+	if r.set.Groups {
+		f.Group = groups[name]
+	}
+	return f
+}
+
+func (r *runner) alter(o Op) error {
+	var changes []engine.FamilyChange
+	for _, a := range o.Alter {
+		if a.Anew {
+			changes = append(changes, engine.DropFamily(a.Family), engine.AddFamily(a.Family, r.family(a.Family, RulePool[a.Rule])))
+		} else {
+			changes = append(changes, engine.SetGCRule(a.Family, RulePool[a.Rule].Policy()))
+		}
+	}
+	err := r.db.Table(o.Table).ModifyFamilies(ctx, changes...)
+	if errors.Is(err, engine.ErrRuleChangePending) {
+		r.counts.add("rule change pending", 1)
+		return r.compareAll(r.model, 4)
+	}
+	r.model.Alter(o.Table, o.Alter)
+	r.lost = nil
+	if err != nil {
+		return err
+	}
+	return r.compareAll(r.model, 4)
 }
 
 func (r *runner) create(name string) error {
 	spec := r.set.Spec
 	spec.Families = map[string]engine.FamilySpec{}
 	for f, rule := range Families {
-		fs := engine.FamilySpec{GC: rule.Policy(), Aggregate: aggregates[Folds[f]]}
-		if r.set.Groups {
-			fs.Group = groups[f]
-		}
-		spec.Families[f] = fs
+		spec.Families[f] = r.family(f, rule)
 	}
 	_, err := r.db.CreateTable(ctx, name, spec)
 	if r.model.Tables[name] != nil {
@@ -628,9 +664,15 @@ func (x *inline) Inline() bool { return true }
 // Help implements engine.Executor.
 func (x *inline) Help() bool { return x.run(0) }
 
+// endless is a number of jobs that no operation of a list may need.
+const endless = 20_000
+
 // run runs n queued functions, all and what they queue if n is 0.
 func (x *inline) run(n int) (ran bool) {
-	for ; ; n-- {
+	for jobs := 0; ; n-- {
+		if jobs++; jobs > endless {
+			panic("background work does not come to an end")
+		}
 		x.mu.Lock()
 		if x.running || len(x.queue) == 0 || ran && n == 0 {
 			x.mu.Unlock()
