@@ -20,6 +20,9 @@ type IterOptions struct {
 	// yield them as well. Deletes are never left out. MaxTS 0 means no upper end.
 	MinTS, MaxTS int64
 
+	// ValuesTo allows a source to leave Cell.Value nil in cells with a later timestamp, where that saves work. 0: all values.
+	ValuesTo int64
+
 	// KeysOnly leaves Cell.Value nil. Values are neither read nor decoded.
 	KeysOnly bool
 

@@ -14,7 +14,6 @@ type altering struct {
 	num      uint64        // number of the changes that the alteration leaves standing
 	seq      uint64        // its place in line
 	now      int64         // engine time
-	lives    uint64        // highest life before
 	lastTree uint64        // highest id of a tree, raised for new ones
 }
 
@@ -58,7 +57,7 @@ func (db *DB) alter(ctx context.Context, name string, alt alteration) error {
 	make := func(v *levels.Version, seq uint64) (*altering, error) {
 		c := *v.Schema.Table(name)
 		c.Families, c.Groups, c.Changes = slices.Clone(c.Families), slices.Clone(c.Groups), slices.Clone(c.Changes)
-		a := &altering{table: &c, num: c.LastChange + 1, seq: seq, now: db.clock.collect(), lives: c.HighestLife, lastTree: v.LastTree}
+		a := &altering{table: &c, num: c.LastChange + 1, seq: seq, now: db.clock.collect(), lastTree: v.LastTree}
 		return a, alt.make(a)
 	}
 	dry, err := make(db.states.cur.Load().version, 0)

@@ -52,6 +52,7 @@ func (t *Table) ModifyFamilies(ctx context.Context, changes ...FamilyChange) err
 	}
 	return t.db.alter(ctx, t.name, alteration{
 		make: func(a *altering) error {
+			before := slices.Clone(a.table.Families)
 			for i := range changes {
 				if err := changes[i].make(a); err != nil {
 					if len(changes) > 1 {
@@ -60,7 +61,7 @@ func (t *Table) ModifyFamilies(ctx context.Context, changes ...FamilyChange) err
 					return err
 				}
 			}
-			return nil
+			return a.settleRules(before)
 		},
 	})
 }
@@ -95,28 +96,28 @@ func (c *FamilyChange) make(a *altering) error {
 		if err := c.spec.GC.Validate(); err != nil {
 			return fmt.Errorf("family %q: %w: %w", c.name, ErrRule, err)
 		}
-		return a.setRule(&t.Families[at], c.spec.GC)
+		t.Families[at].Rule = c.spec.GC
+		return nil
 	}
 	return fmt.Errorf("%w: empty family change", ErrOption)
 }
 
-// setRule gives a family another rule. What is there goes on under the old one unless the new one is shown to be tighter.
-func (a *altering) setRule(f *levels.Family, rule gc.Rule) error {
-	old := f.Rule
-	f.Rule = rule
-	if rule.Tightens(old) || f.Life > a.lives {
-		return nil
-	}
-	for _, c := range a.table.Changes {
-		if c.Kind != levels.ChangeRule || c.Life != f.Life {
+// settleRules decides what new rules mean for what is there: it goes on under the rule that the family had before, unless the new
+// one is shown to be tighter. Rules that came and went inside one list were never in force.
+func (a *altering) settleRules(before []levels.Family) error {
+	for i := range a.table.Families {
+		f := &a.table.Families[i]
+		at := slices.IndexFunc(before, func(o levels.Family) bool { return o.Life == f.Life })
+		if at < 0 || f.Rule.Tightens(before[at].Rule) {
 			continue
 		}
-		if c.Num == a.num {
-			return nil // nothing was written between the two changes
+		if slices.ContainsFunc(a.table.Changes, func(c levels.Change) bool { return c.Kind == levels.ChangeRule && c.Life == f.Life }) {
+			return fmt.Errorf("%w: family %q", ErrRuleChangePending, f.Name)
 		}
-		return fmt.Errorf("%w: family %q", ErrRuleChangePending, f.Name)
+		a.change(levels.Change{
+			Kind: levels.ChangeRule, Tree: a.table.Groups[f.Group].Tree, Life: f.Life, Rule: before[at].Rule, Time: a.now,
+		})
 	}
-	a.change(levels.Change{Kind: levels.ChangeRule, Tree: a.table.Groups[f.Group].Tree, Life: f.Life, Rule: old, Time: a.now})
 	return nil
 }
 

@@ -173,7 +173,7 @@ func (t *rtable) FamilyAt(i int) (name string, prefix []byte) {
 // narrowed returns the options of an iterator for what a program looks at. Sources may leave out what is older than the
 // program asks for; what is newer only where no rule counts it.
 func (t *rtable) narrowed(p *filter.Program) cell.IterOptions {
-	o := cell.IterOptions{KeysOnly: !p.Values, MinTS: p.MinTS}
+	o := cell.IterOptions{MinTS: p.MinTS}
 	if p.Empty() {
 		return o
 	}
@@ -181,22 +181,35 @@ func (t *rtable) narrowed(p *filter.Program) cell.IterOptions {
 	if !p.Cols.All() {
 		o.Wanted = p.Cols
 	}
-	counts := p.MaxTS == math.MaxInt64
+	counts, folds := false, false
 	for i := range t.Families {
-		if counts && !o.KeysOnly {
-			break
-		}
 		f := &t.Families[i]
-		if _, prefix := t.FamilyAt(i); !o.Columns.Whole() && len(p.Cols.Intersect(filter.Ranges{{From: prefix, To: cell.PrefixEnd(prefix)}})) == 0 {
-			continue
-		}
-		counts = counts || f.Rule.CountsVersions()
-		o.KeysOnly = o.KeysOnly && f.Fold == 0 // folding needs values
+		counts, folds = counts || f.Rule.CountsVersions(), folds || f.Fold != 0
 	}
-	if !counts {
+	if counts || folds { // look closer
+		counts, folds = t.natures(p)
+	}
+	p.SeekTimes = !counts            // sources that are seen through an old rule count from the column's head themselves
+	o.KeysOnly = !p.Values && !folds // folding needs values
+	switch {
+	case p.MaxTS == math.MaxInt64:
+	case !counts:
 		o.MaxTS = p.MaxTS
+	case !folds:
+		o.ValuesTo = p.MaxTS
 	}
 	return o
+}
+
+// natures reports whether families that a program looks at have rules that count versions, and whether some are aggregates.
+func (t *rtable) natures(p *filter.Program) (counts, folds bool) {
+	for i := range t.Families {
+		f := &t.Families[i]
+		if _, prefix := t.FamilyAt(i); len(p.Cols.Intersect(filter.Ranges{{From: prefix, To: cell.PrefixEnd(prefix)}})) > 0 {
+			counts, folds = counts || f.Rule.CountsVersions(), folds || f.Fold != 0
+		}
+	}
+	return counts, folds
 }
 
 // rowCells is a row whose cells can be read, any number of times; *merge.Iter is one.

@@ -75,7 +75,14 @@ type Metrics struct {
 	DiskBytes      int64                      // of table files
 	Snapshots      int
 	OldestSnapshot time.Duration
+	PinnedBytes    int64 // of table files that only snapshots still list
 	VisibleSeq     uint64
+
+	// StandingChanges counts drops of rows and families and changes of rules that are in force, while something that was written before
+	// them still waits to be rewritten: BehindFiles with BehindBytes, and sealed memtables. All are 0 when that is done.
+	StandingChanges int
+	BehindFiles     int
+	BehindBytes     int64
 }
 
 // LevelMetrics is one level over all tables.
@@ -126,7 +133,11 @@ func (db *DB) Metrics() Metrics {
 		}
 	}
 	for id, t := range st.version.Trees {
-		m.DebtBytes += levels.Debt(t, db.pickOptions(st, id))
+		o := db.pickOptions(st, id)
+		m.DebtBytes += levels.Debt(t, o)
+		files, bytes := o.Changes.Left(t)
+		m.BehindFiles += files
+		m.BehindBytes += bytes
 		m.Levels[0].Sublevels = max(m.Levels[0].Sublevels, len(t.Sub))
 	}
 	st.version.Live(func(_ uint64, level int, f *levels.File) {
@@ -137,13 +148,39 @@ func (db *DB) Metrics() Metrics {
 		l.Deletes += f.Ranges + f.Deletes
 		m.DiskBytes += f.Size
 	})
+	for _, t := range st.tables {
+		m.StandingChanges += len(t.Changes)
+	}
 	db.snaps.mu.Lock()
 	defer db.snaps.mu.Unlock()
 	m.Snapshots = len(db.snaps.open)
+	m.PinnedBytes = db.pinned(st)
 	for s := range db.snaps.open {
 		m.OldestSnapshot = max(m.OldestSnapshot, db.opts.Clock().Sub(s.made))
 	}
 	return m
+}
+
+// pinned is the size of the table files that open snapshots list and st does not. Holds snaps.mu.
+func (db *DB) pinned(st *state) (n int64) {
+	if len(db.snaps.open) == 0 {
+		return 0
+	}
+	seen := map[levels.Num]bool{}
+	st.version.Live(func(_ uint64, _ int, f *levels.File) { seen[f.Num] = true })
+	for s := range db.snaps.open {
+		s.mu.Lock()
+		if s.st != nil {
+			s.st.version.Live(func(_ uint64, _ int, f *levels.File) {
+				if !seen[f.Num] {
+					seen[f.Num] = true
+					n += f.Size
+				}
+			})
+		}
+		s.mu.Unlock()
+	}
+	return n
 }
 
 // behind sums up what flushing and compacting owe, for the log.

@@ -80,6 +80,8 @@ type cellOutput struct {
 	label [1]string
 	any   bool // the row had a cell
 	err   error
+	spoil bool // overwrite what was lent, see invariants
+	spare []byte
 }
 
 func (o *cellOutput) begin(row []byte) { o.cell.Row, o.any = row, false }
@@ -106,9 +108,30 @@ func (o *cellOutput) Put(c *cell.Cell, stripped bool, label string) bool {
 	}
 	o.any = true
 	rd.page.took(c, len(q)+len(x.Value))
-	if !o.fn(*x) {
+	if !o.lend(x) {
 		rd.page.inside = true
 		return false
 	}
 	return !rd.page.full
+}
+
+// lend calls the caller's function.
+func (o *cellOutput) lend(x *BorrowedCell) bool {
+	if !o.spoil {
+		return o.fn(*x)
+	}
+	y, b := *x, o.spare[:0]
+	for _, p := range []*[]byte{&y.Row, &y.Family, &y.Qualifier, &y.Value} {
+		b = append(b, *p...)
+	}
+	o.spare = b
+	for _, p := range []*[]byte{&y.Row, &y.Family, &y.Qualifier, &y.Value} {
+		n := len(*p)
+		*p, b = b[:n:n], b[n:]
+	}
+	more := o.fn(y)
+	for i := range o.spare {
+		o.spare[i] = 0xdb
+	}
+	return more
 }

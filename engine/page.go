@@ -9,7 +9,6 @@ import (
 
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/filter"
-	"github.com/rowandb/rowan/levels"
 )
 
 // Position is a place in the result of a read: just behind a cell, or behind a whole row if Family is empty. The zero
@@ -205,15 +204,10 @@ func (rd *reader) enter(row []byte) filter.Start {
 	if rd.filtered && rd.prog.Counts {
 		return filter.Start{}
 	}
-	if f == nil || rd.filtered && rd.prog.Ranks || rd.table.countsIn(f) {
+	if f == nil || rd.filtered && rd.prog.Ranks || f.Rule.CountsVersions() {
 		return filter.Start{Col: p.col, TS: math.MaxInt64}
 	}
 	return filter.Start{Col: p.col, TS: p.ts}
-}
-
-// countsIn reports whether what a read shows of an older version of f may depend on newer ones.
-func (t *rtable) countsIn(f *levels.Family) bool {
-	return f.Rule.CountsVersions() || len(t.groups[f.Group].layers) > 0
 }
 
 // behind restricts spans to what comes at or after the position in the direction of the read.

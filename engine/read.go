@@ -161,7 +161,8 @@ func (t *Table) Rows(ctx context.Context, set RowSet, opts ...ReadOption) iter.S
 }
 
 // ReadCellsBorrowed calls fn for each cell of set, in order, until fn returns false. Cells are streamed, so that rows may be
-// of any size, and their bytes are the store's: they are valid only until fn returns.
+// of any size, and their bytes are the store's: they are valid only until fn returns. In a build with the tag invariants they
+// are overwritten then, so that whoever keeps them finds out.
 func (t *Table) ReadCellsBorrowed(ctx context.Context, set RowSet, fn func(BorrowedCell) bool, opts ...ReadOption) (err error) {
 	if fn == nil {
 		return fmt.Errorf("%w: nil function", ErrOption)
@@ -172,7 +173,7 @@ func (t *Table) ReadCellsBorrowed(ctx context.Context, set RowSet, fn func(Borro
 	}
 	defer rd.end()
 	out := &rd.cellOut
-	out.rd, out.fn = rd, fn
+	out.rd, out.fn, out.spoil = rd, fn, invariants
 	return rd.each(ctx, set, func(m *merge.Iter) (any, more bool, err error) {
 		defer mapped.Leave(mapped.Enter(), &err)
 		out.begin(m.Row())

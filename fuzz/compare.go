@@ -4,34 +4,34 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/rowandb/rowan/engine"
 )
 
 // read runs a read on both sides.
 func (r *runner) read(o Op) error {
-	err := r.readNow(o)
-	if o.Read.AsOf != 0 && o.Read.AsOf < r.model.Now && errors.Is(err, engine.ErrAsOf) {
-		r.counts.add("as of too early", 1)
-		return nil
-	}
-	return err
-}
-
-func (r *runner) readNow(o Op) error {
 	model, opts := r.model, options(o.Read)
 	if s := r.snaps[o.Read.Snapshot]; o.Read.Snapshot != 0 {
 		model, opts = s.m, append(opts, engine.AtSnapshot(s.s))
 		r.counts.add("read of a snapshot", 1)
 	}
-	if o.Read.AsOf != 0 {
-		model = &Model{Tables: model.Tables, Now: o.Read.AsOf}
-		r.counts.add("read as of another time", 1)
-	}
 	t := r.db.Table(o.Table)
+	if !model.Tables[o.Table].knows(o.Read.named()) {
+		err := t.ReadCellsBorrowed(ctx, engine.AllRows(), func(engine.BorrowedCell) bool { return false }, opts...)
+		if !errors.Is(err, engine.ErrNoFamily) {
+			return fmt.Errorf("a filter that names a family that is not there gave %v", err)
+		}
+		r.counts.add("filter refused", 1)
+		return nil
+	}
+	if o.Read.Filter != nil {
+		r.counts.add("filter tree", 1)
+	}
 	switch o.Kind {
+	case OpPages:
+		return r.pages(t, o, model, opts)
 	case OpGet:
 		row, err := t.ReadRow(ctx, o.Read.Row, opts...)
 		if err != nil {
@@ -41,7 +41,7 @@ func (r *runner) readNow(o Op) error {
 		if len(row.Cells) > 0 {
 			got = append(got, fromEngine(row))
 		}
-		if cells := o.Read.cells(o.Read.Row, model.Visible(o.Table, o.Read.Row)); len(cells) > 0 {
+		if cells := o.Read.filter(o.Read.Row, model.Visible(o.Table, o.Read.Row)); len(cells) > 0 {
 			want = append(want, Row{o.Read.Row, cells})
 		}
 		return diff(got, want)
@@ -69,13 +69,76 @@ func (r *runner) stream(t *engine.Table, o Op, model *Model, opts []engine.ReadO
 			got = append(got, Row{Key: string(c.Row)})
 		}
 		row := &got[len(got)-1]
-		row.Cells = append(row.Cells, Cell{string(c.Family), string(c.Qualifier), int64(c.Timestamp), bytes.Clone(c.Value), strings.Join(c.Labels, " ")})
+		row.Cells = append(row.Cells, Cell{string(c.Family), string(c.Qualifier), int64(c.Timestamp), bytes.Clone(c.Value), label(c.Labels)})
 		return true
 	}, opts...)
 	if err != nil {
 		return err
 	}
 	return diff(got, model.Read(o.Table, o.Read))
+}
+
+// pages reads a set page by page, each going on where the one before ended, with background work in between.
+func (r *runner) pages(t *engine.Table, o Op, model *Model, opts []engine.ReadOption) error {
+	var got []Row
+	add := func(key string, cells ...Cell) {
+		if n := len(got); n == 0 || got[n-1].Key != key {
+			got = append(got, Row{Key: key})
+		}
+		row := &got[len(got)-1]
+		row.Cells = append(row.Cells, cells...)
+	}
+	var at engine.Position
+	for n := 0; ; n++ {
+		var next engine.Position
+		budget := engine.LimitCells(o.N)
+		if n%3 == 1 {
+			budget = engine.LimitBytes(o.N * 40)
+		}
+		page := append(slices.Clone(opts), engine.After(at), engine.ContinueAt(&next), budget)
+		var err error
+		if n%2 == 0 {
+			err = t.ReadRows(ctx, rowSet(o.Read.Rows), func(row engine.Row) bool {
+				add(row.Key, fromEngine(row).Cells...)
+				return true
+			}, page...)
+		} else {
+			err = t.ReadCellsBorrowed(ctx, rowSet(o.Read.Rows), func(c engine.BorrowedCell) bool {
+				add(string(c.Row), Cell{string(c.Family), string(c.Qualifier), int64(c.Timestamp), bytes.Clone(c.Value), label(c.Labels)})
+				return true
+			}, page...)
+		}
+		if err != nil {
+			return fmt.Errorf("page %d after %+v: %w", n, at, err)
+		}
+		r.counts.add("page", 1)
+		if next == (engine.Position{}) {
+			break
+		}
+		if next == at {
+			return fmt.Errorf("page %d ends where it began, at %+v", n, at)
+		}
+		at = next
+		if n%4 == 3 {
+			r.exec.run(1)
+		}
+	}
+	return diff(got, model.Read(o.Table, o.Read))
+}
+
+// named is a filter that names the families that the read names.
+func (r Read) named() *Filter {
+	if r.Filter == nil && r.Family != "" {
+		return &Filter{Kind: "family-exact", Text: r.Family}
+	}
+	return r.Filter
+}
+
+func label(l []string) string {
+	if len(l) == 0 {
+		return ""
+	}
+	return strings.Join(l, ",")
 }
 
 // compareAll compares all tables whole, or every skip'th row of them read by itself.
@@ -91,6 +154,9 @@ func (r *runner) compareAll(m *Model, skip int, opts ...engine.ReadOption) error
 		if m.Tables[name] == nil {
 			return fmt.Errorf("table %q, which the model does not have", name)
 		}
+		if err := r.compareFamilies(name, m); err != nil {
+			return fmt.Errorf("table %q: %w", name, err)
+		}
 		if skip > 0 {
 			for i, k := range m.Tables[name].Keys() {
 				if i%skip != r.r.IntN(skip) {
@@ -105,6 +171,23 @@ func (r *runner) compareAll(m *Model, skip int, opts ...engine.ReadOption) error
 		if err := r.compareTable(name, m, opts...); err != nil {
 			return fmt.Errorf("table %q: %w", name, err)
 		}
+	}
+	return nil
+}
+
+func (r *runner) compareFamilies(name string, m *Model) error {
+	info, err := r.db.Table(name).Describe(ctx)
+	if err != nil {
+		return err
+	}
+	rules := m.Tables[name].Rules
+	for f, s := range info.Families {
+		if rule, ok := rules[f]; !ok || !s.GC.Equal(rule.Policy()) || s.Aggregate != Families[f].Fold {
+			return fmt.Errorf("family %q is %+v, the model has %v, %+v", f, s, ok, rule)
+		}
+	}
+	if len(info.Families) != len(rules) {
+		return fmt.Errorf("%d families, the model has %d", len(info.Families), len(rules))
 	}
 	return nil
 }
@@ -133,7 +216,7 @@ func (r *runner) compareSnap(s *snap) error {
 func fromEngine(row engine.Row) Row {
 	out := Row{Key: row.Key, Cells: make([]Cell, len(row.Cells))}
 	for i, c := range row.Cells {
-		out.Cells[i] = Cell{c.Family, c.Qualifier, int64(c.Timestamp), c.Value, strings.Join(c.Labels, " ")}
+		out.Cells[i] = Cell{c.Family, c.Qualifier, int64(c.Timestamp), c.Value, label(c.Labels)}
 	}
 	return out
 }
@@ -164,14 +247,9 @@ func (a Row) String() string {
 
 func options(r Read) (opts []engine.ReadOption) {
 	var chain []engine.Filter
-	if r.Filter != nil {
-		chain = append(chain, r.Filter.Engine())
-		r = Read{Limit: r.Limit, Reverse: r.Reverse, AsOf: r.AsOf}
-	}
-	if r.AsOf != 0 {
-		opts = append(opts, engine.AsOf(time.UnixMicro(r.AsOf)))
-	}
 	switch {
+	case r.Filter != nil:
+		chain = append(chain, r.Filter.Engine())
 	case r.Column && r.Qualifiers.StartAt == 's':
 		chain = append(chain, engine.ColumnExact(r.Family, r.Qualifiers.Start))
 	case r.Column:

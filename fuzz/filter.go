@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"math/bits"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -186,6 +187,7 @@ func (f *Filter) Engine() engine.Filter {
 }
 
 // Apply evaluates f over the cells of a row, rule by rule, each over the whole list.
+// A nil filter passes everything.
 func (f *Filter) Apply(row string, cells []Cell) []FilterCell {
 	var in []FilterCell
 	for _, c := range cells {
@@ -193,6 +195,9 @@ func (f *Filter) Apply(row string, cells []Cell) []FilterCell {
 	}
 	for i := range in {
 		in[i].place = i
+	}
+	if f == nil {
+		return in
 	}
 	var sunk []FilterCell
 	out := f.apply(row, in, &sunk)
@@ -298,23 +303,33 @@ func merged(cells []FilterCell) []FilterCell {
 
 // matches is the definition of a pattern: each byte is the character of its number, all of the text must match.
 func matches(pattern, text string) bool {
-	chars := func(s string) string {
-		var b strings.Builder
-		for i := range len(s) {
-			b.WriteRune(rune(s[i]))
-		}
-		return b.String()
+	if p, ok := patterns.Load(pattern); ok {
+		return p.(*regexp.Regexp).MatchString(latin1(text))
 	}
-	re, ok := compiled.Load(pattern)
-	if !ok {
-		re = regexp.MustCompile(`\A(?:` + strings.ReplaceAll(chars(pattern), `\C`, `(?s:.)`) + `)\z`)
-		compiled.Store(pattern, re)
-	}
-	return re.(*regexp.Regexp).MatchString(chars(text))
+	p := regexp.MustCompile(`\A(?:` + strings.ReplaceAll(latin1(pattern), `\C`, `(?s:.)`) + `)\z`)
+	patterns.Store(pattern, p)
+	return p.MatchString(latin1(text))
 }
 
-// compiled keeps patterns: each is asked about many cells.
-var compiled sync.Map
+// patterns keeps those that were compiled.
+var patterns sync.Map
+
+// literal is the one text that a pattern without operators matches.
+func literal(pattern string) (string, bool) {
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil || re.Op != syntax.OpLiteral {
+		return "", false
+	}
+	return string(re.Rune), true
+}
+
+func latin1(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		b.WriteRune(rune(s[i]))
+	}
+	return b.String()
+}
 
 // sampled: FNV-1a over seed and key, mixed, is below p of all numbers.
 func sampled(row string, p float64, seed uint64) bool {

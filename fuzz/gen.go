@@ -4,37 +4,38 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+
+	"github.com/rowandb/rowan/engine"
 )
 
-// Families are those of every table: each kind of rule, and names that are prefixes of each other.
-var Families = map[string]Rule{
+// Families are those that a table may have, and has when it is created: each kind of rule, names that are prefixes of each
+// other, counters, and each kind of aggregate.
+var Families = map[string]Family{
 	"fam":   {},
-	"fam-1": {Versions: 1},
-	"fam.":  {Any: []Rule{{Versions: 2}, {Age: 3000}}},
-	"v2":    {Versions: 2},
-	"age":   {Age: 2000},
-	"mix":   {All: []Rule{{Versions: 1}, {Age: 2000}}},
-	"sum":   {Versions: 2},
-	"top":   {Any: []Rule{{Versions: 3}, {Age: 3000}}},
+	"fam-1": {Rule: Rule{Versions: 1}},
+	"fam.":  {Rule: Rule{Any: []Rule{{Versions: 2}, {Age: 3000}}}, Group: "b"},
+	"v2":    {Rule: Rule{Versions: 2}, Group: "c"},
+	"age":   {Rule: Rule{Age: 2000}, Group: "b"},
+	"mix":   {Rule: Rule{All: []Rule{{Versions: 1}, {Age: 2000}}}},
+	"ctr":   {Rule: Rule{Versions: 2}},
+	"sum":   {Fold: engine.Sum},
+	"max":   {Rule: Rule{Versions: 2}, Fold: engine.Max, Group: "b"},
+	"min":   {Rule: Rule{Age: 3000}, Fold: engine.Min},
 }
-
-// RulePool are the rules that families are changed to.
-var RulePool = []Rule{
-	{}, {Versions: 1}, {Versions: 2}, {Versions: 3}, {Age: 2000}, {Age: 4000}, {Any: []Rule{{Versions: 2}, {Age: 3000}}},
-	{All: []Rule{{Versions: 1}, {Age: 2000}}}, {All: []Rule{{Versions: 2}, {Age: 1000}}},
-}
-
-// Folds are the aggregate ones among the Families.
-var Folds = map[string]string{"sum": "sum", "top": "max"}
-
-// groups are the locality groups of families, where there are several.
-var groups = map[string]string{"fam.": "one", "sum": "one", "age": "two"}
 
 var (
-	familyNames = []string{"fam", "fam-1", "fam.", "v2", "age", "mix", "sum", "top"}
-	plainNames  = familyNames[:6]
+	familyNames = []string{"fam", "fam-1", "fam.", "v2", "age", "mix", "ctr", "sum", "max", "min"}
 	qualifiers  = []string{"", "a", "ab", "a\x00", "b", "\xff\xff"}
 )
+
+// rulesOf are the rules of a new table.
+func rulesOf() map[string]Rule {
+	out := map[string]Rule{}
+	for name, f := range Families {
+		out[name] = f.Rule
+	}
+	return out
+}
 
 // Start is the engine time at which every list begins, StepMicros what the clock gains with each operation: more than the
 // stamps that one operation can take, so that the model knows them.
@@ -53,7 +54,10 @@ type Shape struct {
 
 // Generate returns n operations drawn from seed.
 func Generate(seed uint64, n int, s Shape) []Op {
-	g := &generator{r: rand.New(rand.NewPCG(seed, 0x70e7)), s: s, now: Start, have: map[string]bool{}, recent: map[string][]Change{}}
+	g := &generator{
+		r: rand.New(rand.NewPCG(seed, 0x70e7)), s: s, now: Start, have: map[string]bool{}, recent: map[string][]Change{},
+		gone: map[string]map[string]bool{},
+	}
 	var ops []Op
 	for i := range s.Tables {
 		ops = append(ops, Op{Kind: OpCreate, Table: g.name(i)})
@@ -79,7 +83,8 @@ type generator struct {
 	snaps []int64
 	last  int64
 
-	recent map[string][]Change // what was set lately, by table and row: deletes of single versions should hit some
+	gone   map[string]map[string]bool // families that a table has lost
+	recent map[string][]Change        // what was set lately, by table and row: deletes of single versions should hit some
 }
 
 // grid is the distance of timestamps near the present, so that the same ones come up again.
@@ -96,19 +101,25 @@ func (g *generator) table() string {
 }
 
 func (g *generator) op() Op {
-	switch p := g.r.IntN(1000); {
-	case p < 520:
-		return Op{Kind: OpApply, Items: g.items(), NoSync: !chance(g.r, 8)}
-	case p < 528:
-		return Op{Kind: OpRefused, Items: g.refused(), NoSync: true}
-	case p < 534:
-		o := Op{Kind: OpAlter, Table: g.table()}
-		for range 1 + g.r.IntN(2)*g.r.IntN(2) {
-			o.Alter = append(o.Alter, Alter{Family: g.family(), Rule: g.r.IntN(len(RulePool)), Anew: chance(g.r, 20)})
+	switch p := g.r.IntN(1060); {
+	case p >= 1056:
+		return Op{Kind: OpBack, N: int64(1+g.r.IntN(60)) * StepMicros}
+	case p >= 1036:
+		o := Op{Kind: OpPages, Table: g.table(), Read: g.read(), N: int64(1 + g.r.IntN(30))}
+		o.Read.Rows, o.Read.Limit = g.rows(), 0
+		return o
+	case p >= 1030:
+		o := Op{Kind: OpDropRows, Table: g.table(), Read: Read{Rows: KeySet{g.keyRange(g.row)}}}
+		if chance(g.r, 15) {
+			o.Read.Rows[0] = KeyRange{}
 		}
 		return o
-	case p < 537:
-		return Op{Kind: OpDropRows, Table: g.table(), Read: Read{Rows: KeySet{g.keyRange(g.row)}}}
+	case p >= 1000:
+		return g.alter()
+	case p < 520:
+		return Op{Kind: OpApply, Items: g.items(), NoSync: !chance(g.r, 8)}
+	case p < 530:
+		return Op{Kind: OpRefused, Items: g.refused(), NoSync: true}
 	case p < 690:
 		o := Op{Kind: OpGet, Table: g.table(), Read: g.read()}
 		o.Read.Row, o.Read.Limit, o.Read.Reverse = g.row(), 0, false
@@ -159,6 +170,7 @@ func (g *generator) op() Op {
 	case p < 988:
 		if t := g.table(); len(g.have) > 1 {
 			delete(g.have, t)
+			delete(g.gone, t)
 			return Op{Kind: OpDrop, Table: t}
 		}
 	case p < 991:
@@ -212,7 +224,7 @@ func (g *generator) qualifier() string {
 }
 
 func (g *generator) stamp(f string) int64 {
-	if f == "age" || f == "mix" || (f == "fam." || f == "top") && chance(g.r, 50) {
+	if f == "age" || f == "mix" || f == "fam." && chance(g.r, 50) {
 		return (g.now/grid - int64(g.r.IntN(16))) * grid
 	}
 	switch g.r.IntN(30) {
@@ -235,98 +247,46 @@ func (g *generator) value() Value {
 func (g *generator) items() (items []Item) {
 	for range 1 + g.r.IntN(3)*g.r.IntN(2) {
 		it := Item{Table: g.table(), Row: g.row()}
-		if len(items) > 0 && chance(g.r, 30) {
-			it.Table, it.Row = items[0].Table, items[0].Row // sees what was just done
+		if chance(g.r, 18) {
+			items = append(items, g.special(it))
+			continue
 		}
-		switch p := g.r.IntN(100); {
-		case p < 10:
-			it.Kind, it.Filter = ItemIf, g.condition()
-			it.Changes, it.Else = g.changes(it), g.changes(it)
-			if n := g.r.IntN(6); n == 0 {
-				it.Else = nil
-			} else if n == 1 {
-				it.Changes = nil
+		for range 1 + g.r.IntN(5)*g.r.IntN(2) {
+			c := g.change()
+			key := it.Table + "\x00" + it.Row
+			if old := g.recent[key]; c.Kind == DeleteTimes && len(old) > 0 && chance(g.r, 75) {
+				o := old[g.r.IntN(len(old))]
+				c.Family, c.Qualifier, c.TS, c.End = o.Family, o.Qualifier, o.TS, o.TS+1
 			}
-		case p < 22:
-			it.Kind = ItemModify
-			for range 1 + g.r.IntN(3)*g.r.IntN(2) {
-				it.Modify = append(it.Modify, g.modify())
+			if (c.Kind == Set || c.Kind == Add) && c.TS > 0 && c.TS < math.MaxInt64 {
+				g.recent[key] = append(g.recent[key][max(0, len(g.recent[key])-12):], c)
 			}
-		case p < 24:
-			it.Kind, it.Filter, it.Want = ItemNeed, g.condition(), chance(g.r, 60)
-		default:
-			it.Changes = g.changes(it)
+			it.Changes = append(it.Changes, c)
 		}
 		items = append(items, it)
 	}
 	return items
 }
 
-func (g *generator) changes(it Item) (changes []Change) {
-	for range 1 + g.r.IntN(5)*g.r.IntN(2) {
-		c := g.change()
-		key := it.Table + "\x00" + it.Row
-		if old := g.recent[key]; c.Kind == DeleteTimes && len(old) > 0 && chance(g.r, 75) {
-			o := old[g.r.IntN(len(old))]
-			c.Family, c.Qualifier, c.TS, c.End = o.Family, o.Qualifier, o.TS, o.TS+1
+func (g *generator) change() (c Change) {
+	c = Change{Family: g.family(), Qualifier: g.qualifier()}
+	defer func() {
+		switch {
+		case c.Kind == Set && c.Family == "ctr" && chance(g.r, 90):
+			c.Value.Len = 8
+		case c.Kind == Set && Families[c.Family].Fold != engine.NoAggregate:
+			c.Kind, c.Value, c.N = Add, Value{}, int64(g.r.IntN(2000)-1000)
+			if chance(g.r, 5) {
+				c.N = math.MaxInt64 - c.N&1
+			}
+			c.TS = max(c.TS, 0)
 		}
-		if (c.Kind == Set || c.Kind == Add) && c.TS > 0 && c.TS < math.MaxInt64 {
-			g.recent[key] = append(g.recent[key][max(0, len(g.recent[key])-12):], c)
-		}
-		changes = append(changes, c)
-	}
-	return changes
-}
-
-// modify draws a rule of a read-modify-write. Counters have a qualifier of their own, most of them.
-func (g *generator) modify() Modify {
-	m := Modify{Family: plainNames[g.r.IntN(len(plainNames))], Qualifier: "n", Increment: chance(g.r, 60), Delta: int64(g.r.IntN(2000) - 1000)}
-	if !m.Increment || chance(g.r, 5) {
-		m.Qualifier = g.qualifier()
-	}
-	if !m.Increment {
-		m.Append, m.Delta = Value{Len: g.r.IntN(12), Fill: uint32(g.r.IntN(1000))}, 0
-	} else if chance(g.r, 3) {
-		m.Delta = math.MaxInt64
-	}
-	return m
-}
-
-// condition draws what a write may depend on; nil is any cell.
-func (g *generator) condition() *Filter {
-	switch g.r.IntN(5) {
-	case 0:
-		return nil
-	case 1, 2: // is this column there?
-		return &Filter{Kind: "column-exact", Text: g.family(), Range: KeyRange{Start: g.qualifier(), StartAt: 's'}}
-	}
-	return g.filter(false)
-}
-
-func (g *generator) filter(sinks bool) *Filter {
-	gen := &FilterGen{R: g.r, Families: familyNames, Rows: g.row, Qualifiers: g.qualifier, Sinks: sinks,
-		Values: func() string { v := g.value(); v.Len = min(v.Len, 3); return string(v.Bytes()) },
-		Stamp:  func() int64 { return g.stamp(g.family()) }}
-	return gen.Filter(1 + g.r.IntN(6))
-}
-
-func (g *generator) change() Change {
-	c := Change{Family: g.family(), Qualifier: g.qualifier()}
+	}()
 	switch p := g.r.IntN(100); {
 	case p < 76:
-		c.TS = g.stamp(c.Family)
-		if Folds[c.Family] != "" {
-			c.Kind, c.N = Add, int64(g.r.IntN(200)-100)
-			break
-		}
-		c.Kind, c.Value = Set, g.value()
+		c.Kind, c.TS, c.Value = Set, g.stamp(c.Family), g.value()
 		if chance(g.r, 8) {
 			c.TS = ServerTime
-		}
-		if chance(g.r, 3) {
-			if c.Qualifier, c.Value.Len = "n", 8; chance(g.r, 40) {
-				c.TS = g.now + 1_000_000 // a counter from the future is replaced
-			}
 		}
 	case p < 81:
 		c.Kind = DeleteColumn
@@ -351,20 +311,11 @@ func (g *generator) change() Change {
 // refused is a batch whose last change is not allowed.
 func (g *generator) refused() []Item {
 	items := g.items()
+	for i := range items {
+		items[i] = Item{Table: items[i].Table, Row: items[i].Row, Changes: []Change{g.change()}} // nothing else refuses it
+	}
 	bad := Item{Table: g.table(), Row: g.row(), Changes: []Change{{Kind: Set, Family: "none"}}}
-	switch g.r.IntN(11) {
-	case 5:
-		bad.Changes[0] = Change{Kind: Set, Family: "sum"}
-	case 6:
-		bad.Changes[0] = Change{Kind: Add, Family: "fam"}
-	case 7:
-		bad.Changes[0] = Change{Kind: Add, Family: "sum", TS: ServerTime}
-	case 8:
-		bad = Item{Kind: ItemModify, Table: bad.Table, Row: bad.Row}
-	case 9:
-		bad = Item{Kind: ItemIf, Table: bad.Table, Row: bad.Row}
-	case 10:
-		bad = Item{Kind: ItemNeed, Table: bad.Table, Row: bad.Row, Filter: &Filter{Kind: "sink"}}
+	switch g.r.IntN(5) {
 	case 0:
 		bad.Row = ""
 	case 1:
@@ -377,6 +328,80 @@ func (g *generator) refused() []Item {
 	return append(items, bad)
 }
 
+// special is an item that looks before it writes.
+func (g *generator) special(it Item) Item {
+	switch p := g.r.IntN(10); {
+	case p < 4:
+		it.Kind = ItemModify
+		for range 1 + g.r.IntN(3) {
+			m := Modify{Family: "ctr", Qualifier: g.qualifier(), Increment: true, N: int64(g.r.IntN(100))}
+			if chance(g.r, 40) {
+				m = Modify{Family: g.family(), Qualifier: m.Qualifier, Value: Value{Len: g.r.IntN(20), Fill: uint32(g.r.IntN(1000))}}
+				for Families[m.Family].Fold != engine.NoAggregate && !chance(g.r, 3) {
+					m.Family = g.family()
+				}
+			}
+			it.Rules = append(it.Rules, m)
+		}
+		return it
+	case p < 5:
+		it.Kind, it.Want = ItemRequire, chance(g.r, 50)
+		if !chance(g.r, 30) {
+			it.Filter = g.filter(false)
+		}
+		return it
+	}
+	it.Kind = ItemIf
+	if !chance(g.r, 20) {
+		it.Filter = g.filter(false)
+	}
+	for range 1 + g.r.IntN(3) {
+		it.Changes = append(it.Changes, g.change())
+	}
+	for range g.r.IntN(3) {
+		it.Else = append(it.Else, g.change())
+	}
+	return it
+}
+
+func (g *generator) filter(sinks bool) *Filter {
+	f := &FilterGen{
+		R: g.r, Families: familyNames, Rows: g.row, Qualifiers: g.qualifier, Sinks: sinks,
+		Values: func() string { return string(Value{Len: g.r.IntN(4), Fill: uint32(g.r.IntN(1000))}.Bytes()) },
+		Stamp:  func() int64 { return g.stamp(g.family()) },
+	}
+	return f.Filter(1 + g.r.IntN(8))
+}
+
+// alter changes families: some are dropped, those that are gone come back sooner, rules change often.
+func (g *generator) alter() Op {
+	o := Op{Kind: OpAlter, Table: g.table()}
+	gone := g.gone[o.Table]
+	if gone == nil {
+		gone = map[string]bool{}
+		g.gone[o.Table] = gone
+	}
+	for _, f := range familyNames {
+		if gone[f] && chance(g.r, 60) {
+			o.Alters = append(o.Alters, Alter{Kind: AddFamily, Family: f, Rule: g.r.IntN(len(Rules))})
+			delete(gone, f)
+		}
+	}
+	for range 1 + g.r.IntN(2) {
+		a := Alter{Kind: SetRule, Family: familyNames[g.r.IntN(len(familyNames))], Rule: g.r.IntN(len(Rules))}
+		switch {
+		case gone[a.Family] || chance(g.r, 2):
+			a.Kind = AddFamily
+			delete(gone, a.Family)
+		case chance(g.r, 8):
+			a.Kind, a.Rule = DropFamily, 0
+			gone[a.Family] = true
+		}
+		o.Alters = append(o.Alters, a)
+	}
+	return o
+}
+
 func (g *generator) read() (r Read) {
 	if len(g.snaps) > 0 && chance(g.r, 25) {
 		r.Snapshot = g.snaps[g.r.IntN(len(g.snaps))]
@@ -385,6 +410,10 @@ func (g *generator) read() (r Read) {
 		r.Limit = 1 + g.r.IntN(5)
 	}
 	r.Reverse = chance(g.r, 40)
+	if chance(g.r, 25) {
+		r.Filter = g.filter(true)
+		return r
+	}
 	if chance(g.r, 40) {
 		r.Family = g.family()
 		if chance(g.r, 60) {
@@ -402,12 +431,6 @@ func (g *generator) read() (r Read) {
 	}
 	if chance(g.r, 25) {
 		r.Latest, r.LatestLast = 1+g.r.IntN(3), chance(g.r, 50)
-	}
-	if chance(g.r, 4) {
-		r.AsOf = g.now + int64(g.r.IntN(6000)-3000)
-	}
-	if chance(g.r, 20) {
-		r = Read{AsOf: r.AsOf, Snapshot: r.Snapshot, Limit: r.Limit, Reverse: r.Reverse, Filter: g.filter(true)}
 	}
 	return r
 }

@@ -7,12 +7,12 @@ package fuzz
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
-	"maps"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/rowandb/rowan/engine"
 )
 
 // Model is what a store promises: rows, columns, versions, rules. It never collects anything, it only does not show it; so
@@ -22,47 +22,9 @@ type Model struct {
 	Now    int64 // engine time, microseconds
 }
 
-// Alter changes families. What the old rule has collected by now stays away for good: whether that takes a mark of its own or
-// not is the store's business.
-func (m *Model) Alter(table string, changes []Alter) {
-	t := m.Tables[table]
-	t.Rules = maps.Clone(t.Rules)
-	for _, a := range changes {
-		for key, row := range t.Rows {
-			row = row.clone()
-			row.Cols = slices.DeleteFunc(row.Cols, func(c ModelColumn) bool { return a.Anew && c.Family == a.Family })
-			for i := range row.Cols {
-				if c := &row.Cols[i]; c.Family == a.Family {
-					if floor, has := t.Rules[a.Family].floor(stamps(c.Versions), m.Now); has {
-						c.Versions = slices.DeleteFunc(c.Versions, func(v Version) bool { return v.TS < floor })
-					}
-				}
-			}
-			t.put(key, row)
-		}
-		t.Rules[a.Family] = RulePool[a.Rule]
-	}
-}
-
-// DropRows removes rows.
-func (m *Model) DropRows(table string, rows KeySet) {
-	maps.DeleteFunc(m.Tables[table].Rows, func(key string, _ *ModelRow) bool { return rows.Contains(key) })
-}
-
-// put makes row the table's, without the columns that have no version.
-func (t *ModelTable) put(key string, row *ModelRow) {
-	row.Cols = slices.DeleteFunc(row.Cols, func(c ModelColumn) bool { return len(c.Versions) == 0 })
-	if len(row.Cols) == 0 {
-		delete(t.Rows, key)
-	} else {
-		t.Rows[key] = row
-	}
-}
-
 // ModelTable is one table.
 type ModelTable struct {
 	Rules map[string]Rule      // by family
-	Folds map[string]string    // by aggregate family: sum, min or max
 	Rows  map[string]*ModelRow // rows without versions are absent
 }
 
@@ -92,7 +54,7 @@ func (m *Model) Clone() *Model {
 		for k, r := range t.Rows {
 			rows[k] = r
 		}
-		c.Tables[name] = &ModelTable{Rules: t.Rules, Folds: t.Folds, Rows: rows}
+		c.Tables[name] = &ModelTable{Rules: t.Rules, Rows: rows}
 	}
 	return c
 }
@@ -117,110 +79,137 @@ func (r *ModelRow) find(family, qualifier string) (int, bool) {
 	})
 }
 
-// Refusal is why a batch was refused whole although nothing was wrong with it: the rows are not as it needs them.
-type Refusal string
-
-// The refusals.
-const (
-	Precondition Refusal = "precondition"
-	NoCounter    Refusal = "no counter"
-)
-
-// Outcome is what a batch tells: the conditions in order, and what read-modify-writes wrote.
-type Outcome struct {
-	Matched  []bool
-	Modified []Row
-	Changes  int // that the batch came down to; without any it has no place in the write order
-}
-
-// Apply applies a batch whose items are all valid. If it is refused nothing has changed.
-func (m *Model) Apply(items []Item) (out Outcome, refused Refusal) {
-	var before undo
+// Apply applies a batch, or nothing of it if it is to be refused; then the error is the store's. rows are the results of its
+// read-modify-writes; wrote tells whether there was anything to write, be it a delete of nothing.
+func (m *Model) Apply(items []Item) (rows []Row, wrote bool, err error) {
+	type place struct{ table, row string }
+	work := map[place]*ModelRow{}
 	for _, it := range items {
 		t := m.Tables[it.Table]
-		before = append(before, oldRow{it.Table, it.Row, t.Rows[it.Row]})
-		row := t.Rows[it.Row].clone()
+		if t == nil {
+			return nil, false, engine.ErrNoTable
+		}
+		at := place{it.Table, it.Row}
+		if work[at] == nil {
+			work[at] = t.Rows[it.Row].clone()
+		}
+		row := work[at]
+		changes := it.Changes
 		switch it.Kind {
-		case ItemChanges:
-			out.Changes += m.changes(t, row, it.Changes)
-		case ItemIf:
-			matched := m.passes(it)
-			if out.Matched = append(out.Matched, matched); matched {
-				out.Changes += m.changes(t, row, it.Changes)
-			} else {
-				out.Changes += m.changes(t, row, it.Else)
+		case ItemIf, ItemRequire:
+			if !t.knows(it.Filter) {
+				return nil, false, engine.ErrNoFamily
 			}
-		case ItemNeed:
-			if m.passes(it) != it.Want {
-				m.undo(before)
-				return Outcome{}, Precondition
+			yes := len(it.Filter.Apply(it.Row, cellsOf(t.visible(row, m.Now)))) > 0
+			if it.Kind == ItemRequire && yes != it.Want {
+				return nil, false, engine.ErrPrecondition
+			}
+			if !yes {
+				changes = it.Else
 			}
 		case ItemModify:
-			written, ok := m.modify(it, row)
-			if !ok {
-				m.undo(before)
-				return Outcome{}, NoCounter
+			out, err := m.modify(t, row, it.Rules)
+			if err != nil {
+				return nil, false, err
 			}
-			out.Modified = append(out.Modified, written)
-			out.Changes += len(written.Cells)
+			rows, wrote = append(rows, Row{it.Row, out}), true
 		}
-		t.put(it.Row, row)
+		for _, c := range changes {
+			if err := t.allows(c); err != nil {
+				return nil, false, err
+			}
+			m.change(t, row, c)
+			wrote = true
+		}
+		row.prune()
 	}
-	return out, ""
+	for at, row := range work {
+		if t := m.Tables[at.table]; len(row.Cols) == 0 {
+			delete(t.Rows, at.row)
+		} else {
+			t.Rows[at.row] = row
+		}
+	}
+	return rows, wrote, nil
 }
 
-// passes reports whether the item's filter passes any cell that shows.
-func (m *Model) passes(it Item) bool {
-	cells := Read{}.filter(m.Visible(it.Table, it.Row))
-	if it.Filter != nil {
-		return len(it.Filter.Apply(it.Row, cells)) > 0
+// knows reports whether the table has all families that a filter names.
+func (t *ModelTable) knows(f *Filter) bool {
+	if f == nil {
+		return true
 	}
-	return len(cells) > 0
+	switch f.Kind {
+	case "family-exact", "column-exact", "columns":
+		if _, ok := t.Rules[f.Text]; !ok {
+			return false
+		}
+	case "family":
+		if name, ok := literal(f.Text); ok {
+			_, ok = t.Rules[name]
+			return ok
+		}
+	}
+	for _, k := range f.Kids {
+		if !t.knows(k) {
+			return false
+		}
+	}
+	return true
 }
 
-// modify applies the rules of a read-modify-write to row, a copy of what the table has.
-func (m *Model) modify(it Item, row *ModelRow) (written Row, ok bool) {
-	written.Key = it.Row
-	for _, rule := range it.Modify {
-		c := Cell{Family: rule.Family, Qualifier: rule.Qualifier, TS: m.Now}
-		if rule.Increment {
-			c.Value = make([]byte, 8)
-		}
-		at := slices.IndexFunc(written.Cells, func(w Cell) bool { return w.Family == c.Family && w.Qualifier == c.Qualifier })
-		if at >= 0 {
-			c = written.Cells[at]
-		} else if base := (Read{Family: c.Family, Column: true, Qualifiers: KeyRange{Start: c.Qualifier, StartAt: 's'}, Latest: 1}).filter(m.Visible(it.Table, it.Row)); len(base) > 0 {
-			c.TS, c.Value = max(c.TS, base[0].TS), base[0].Value
-		}
-		if rule.Increment {
-			if len(c.Value) != 8 {
-				return written, false
-			}
-			c.Value = state(int64(binary.BigEndian.Uint64(c.Value)) + rule.Delta)
-		} else {
-			c.Value = slices.Concat(c.Value, rule.Append.Bytes())
-		}
-		if at >= 0 {
-			written.Cells[at] = c
-		} else {
-			written.Cells = append(written.Cells, c)
-		}
-		row.set(c.Family, c.Qualifier, c.TS, c.Value)
+func (t *ModelTable) allows(c Change) error {
+	if c.Kind == DeleteRow {
+		return nil
 	}
-	slices.SortFunc(written.Cells, func(a, b Cell) int {
-		return cmp.Or(strings.Compare(a.Family, b.Family), strings.Compare(a.Qualifier, b.Qualifier))
-	})
-	return written, true
+	if _, ok := t.Rules[c.Family]; !ok {
+		return engine.ErrNoFamily
+	}
+	switch folds := Families[c.Family].Fold != engine.NoAggregate; {
+	case c.Kind == Set && folds:
+		return engine.ErrAggregate
+	case c.Kind == Add && !folds:
+		return engine.ErrNotAggregate
+	}
+	return nil
+}
+
+// modify applies a read-modify-write: each rule to the newest visible version of its column.
+func (m *Model) modify(t *ModelTable, row *ModelRow, rules []Modify) ([]Cell, error) {
+	written := &ModelRow{}
+	for _, u := range rules {
+		if _, ok := t.Rules[u.Family]; !ok {
+			return nil, engine.ErrNoFamily
+		}
+		if Families[u.Family].Fold != engine.NoAggregate {
+			return nil, engine.ErrAggregate
+		}
+		ts, value := m.Now, []byte(nil)
+		seen := t.visible(row, m.Now)
+		i, ok := seen.find(u.Family, u.Qualifier)
+		if ok {
+			v := seen.Cols[i].Versions[0]
+			ts, value = max(ts, v.TS), v.Value
+		}
+		switch {
+		case !u.Increment:
+			value = append(slices.Clone(value), u.Value.Bytes()...)
+		case ok && len(value) != 8:
+			return nil, engine.ErrNotCounter
+		case ok:
+			value = state(number(value) + u.N)
+		default:
+			value = state(u.N)
+		}
+		row.set(u.Family, u.Qualifier, ts, value)
+		written.cut(u.Family, u.Qualifier, 0, math.MaxInt64)
+		written.set(u.Family, u.Qualifier, ts, value)
+	}
+	return cellsOf(written), nil
 }
 
 func state(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-func (m *Model) changes(t *ModelTable, row *ModelRow, changes []Change) int {
-	for _, c := range changes {
-		m.change(t, row, c)
-	}
-	return len(changes)
-}
+func number(b []byte) int64 { return int64(binary.BigEndian.Uint64(b)) }
 
 func (m *Model) change(t *ModelTable, row *ModelRow, c Change) {
 	switch c.Kind {
@@ -231,15 +220,7 @@ func (m *Model) change(t *ModelTable, row *ModelRow, c Change) {
 		}
 		row.set(c.Family, c.Qualifier, ts, c.Value.Bytes())
 	case Add:
-		n := c.N
-		if i, ok := row.find(c.Family, c.Qualifier); ok {
-			for _, v := range row.Cols[i].Versions {
-				if v.TS == c.TS {
-					n = fold(t.Folds[c.Family], n, int64(binary.BigEndian.Uint64(v.Value)))
-				}
-			}
-		}
-		row.set(c.Family, c.Qualifier, c.TS, state(n))
+		row.add(c.Family, c.Qualifier, c.TS, c.N)
 	case DeleteRow:
 		row.Cols = nil
 	case DeleteFamily:
@@ -269,16 +250,6 @@ func (m *Model) change(t *ModelTable, row *ModelRow, c Change) {
 	}
 }
 
-func fold(how string, a, b int64) int64 {
-	switch how {
-	case "min":
-		return min(a, b)
-	case "max":
-		return max(a, b)
-	}
-	return a + b
-}
-
 func (r *ModelRow) set(family, qualifier string, ts int64, value []byte) {
 	i, ok := r.find(family, qualifier)
 	if !ok {
@@ -301,6 +272,31 @@ func (r *ModelRow) set(family, qualifier string, ts int64, value []byte) {
 	}
 }
 
+// add folds n into a version.
+func (r *ModelRow) add(family, qualifier string, ts, n int64) {
+	if i, ok := r.find(family, qualifier); ok {
+		for _, v := range r.Cols[i].Versions {
+			if v.TS != ts {
+				continue
+			}
+			switch old := number(v.Value); Families[family].Fold {
+			case engine.Sum:
+				n += old
+			case engine.Min:
+				n = min(n, old)
+			case engine.Max:
+				n = max(n, old)
+			}
+		}
+	}
+	r.set(family, qualifier, ts, state(n))
+}
+
+// prune removes columns without versions.
+func (r *ModelRow) prune() {
+	r.Cols = slices.DeleteFunc(r.Cols, func(c ModelColumn) bool { return len(c.Versions) == 0 })
+}
+
 // cut removes the versions from lo to hi, both included.
 func (r *ModelRow) cut(family, qualifier string, lo, hi int64) {
 	if i, ok := r.find(family, qualifier); ok {
@@ -312,26 +308,41 @@ func (r *ModelRow) cut(family, qualifier string, lo, hi int64) {
 // Visible returns what a read shows of a row.
 func (m *Model) Visible(table, key string) *ModelRow {
 	t := m.Tables[table]
-	r := t.Rows[key]
-	if r == nil {
-		return nil
-	}
+	return t.visible(t.Rows[key], m.Now)
+}
+
+// visible is what the rules leave of a row; it has no columns if that is nothing.
+func (t *ModelTable) visible(r *ModelRow, now int64) *ModelRow {
 	out := &ModelRow{}
+	if r == nil {
+		return out
+	}
 	for _, c := range r.Cols {
-		floor, has := t.Rules[c.Family].floor(stamps(c.Versions), m.Now)
-		n := len(c.Versions)
-		for has && n > 0 && c.Versions[n-1].TS < floor {
-			n--
-		}
-		if n > 0 {
+		if n := t.Rules[c.Family].leaves(c.Versions, now); n > 0 {
 			c.Versions = c.Versions[:n]
 			out.Cols = append(out.Cols, c)
 		}
 	}
-	if len(out.Cols) == 0 {
-		return nil
-	}
 	return out
+}
+
+// leaves is how many of a column's versions, the newest, are not below the floor.
+func (r Rule) leaves(vs []Version, now int64) int {
+	floor, has := r.floor(stamps(vs), now)
+	n := len(vs)
+	for has && n > 0 && vs[n-1].TS < floor {
+		n--
+	}
+	return n
+}
+
+func cellsOf(row *ModelRow) (cells []Cell) {
+	for _, c := range row.Cols {
+		for _, v := range c.Versions {
+			cells = append(cells, Cell{Family: c.Family, Qualifier: c.Qualifier, TS: v.TS, Value: v.Value})
+		}
+	}
+	return cells
 }
 
 func stamps(vs []Version) []int64 {
@@ -363,7 +374,7 @@ func (m *Model) Read(table string, r Read) []Row {
 		if !r.Rows.Contains(k) {
 			continue
 		}
-		if cells := r.cells(k, m.Visible(table, k)); len(cells) > 0 {
+		if cells := r.filter(k, m.Visible(table, k)); len(cells) > 0 {
 			out = append(out, Row{k, cells})
 			if r.Limit > 0 && len(out) == r.Limit {
 				break
@@ -389,27 +400,18 @@ type Cell struct {
 
 func (a Row) equal(b Row) bool {
 	return a.Key == b.Key && slices.EqualFunc(a.Cells, b.Cells, func(x, y Cell) bool {
-		return x.Family == y.Family && x.Qualifier == y.Qualifier && x.TS == y.TS && bytes.Equal(x.Value, y.Value) && x.Label == y.Label
+		return x.Family == y.Family && x.Qualifier == y.Qualifier && x.TS == y.TS && x.Label == y.Label && bytes.Equal(x.Value, y.Value)
 	})
 }
 
-// cells is what a read shows of a row that is visible.
-func (r Read) cells(key string, row *ModelRow) []Cell {
-	if r.Filter == nil {
-		return r.filter(row)
-	}
-	var out []Cell
-	for _, c := range r.Filter.Apply(key, Read{}.filter(row)) {
-		c.Cell.Label = c.Label
-		out = append(out, c.Cell)
-	}
-	return out
-}
-
 // filter applies a read's filters to the visible row, in the order in which the read chains them.
-func (r Read) filter(row *ModelRow) (cells []Cell) {
-	if row == nil {
-		return nil
+func (r Read) filter(key string, row *ModelRow) (cells []Cell) {
+	if r.Filter != nil {
+		for _, c := range r.Filter.Apply(key, cellsOf(row)) {
+			c.Cell.Label = c.Label
+			cells = append(cells, c.Cell)
+		}
+		return cells
 	}
 	for _, c := range row.Cols {
 		if r.Family != "" && c.Family != r.Family || r.Column && !r.Qualifiers.Contains(c.Qualifier) {

@@ -50,6 +50,15 @@ var mutants = []mutant{
 	{"Add applied twice", "engine/internal/merge/fold.go", "sum = fold.Join(sum, older)", "sum = fold.Join(fold.Join(sum, older), older)"},
 	{"Add folds past a delete", "engine/internal/memtable/fold.go", "|| t.deletedSince(r, old)", ""},
 	{"Add folds past an older source's delete", "engine/internal/merge/fold.go", "if r.shade && r.shaded(i, c) {", "if r.shade && r.shaded(i, c) && false {"},
+	{"intersection taken for union", "gc/rule.go", "case opIntersec:\n\t\tfor i := range r.kids {\n\t\t\tif !r.kids[i].Drops(rank, ts, asOf) {\n\t\t\t\treturn false", "case opIntersec:\n\t\tfor i := range r.kids {\n\t\t\tif r.kids[i].Drops(rank, ts, asOf) {\n\t\t\t\treturn true"},
+	{"interleave without duplicates", "engine/internal/filter/eval.go", "case at == toOutput && r.target < 0:\n\t\tr.done = !r.out.Put(c, m.stripped, m.label)", "case at == toOutput && r.target < 0 && c.Kind != 77:\n\t\tr.done = !r.out.Put(c, m.stripped, m.label)\n\t\tc.Kind = 77"},
+	{"condition on another input", "engine/internal/filter/eval.go", "r.inside = true\n\t\t\t\town = p.eval(n.kids[0], c, m)", "r.inside = true\n\t\t\t\town = p.eval(n.kids[0], c, mark{stripped: true})"},
+	{"dropped rows not masked in files", "engine/group.go", "if c.Behind(f) {\n\t\t\trows = merge.AddRows(rows", "if c.Behind(f) && false {\n\t\t\trows = merge.AddRows(rows"},
+	{"dropped rows not masked in memtables", "engine/group.go", "if last <= c.Seq {\n\t\t\trows = merge.AddRows(rows", "if last < 0 {\n\t\t\trows = merge.AddRows(rows"},
+	{"dropped rows replayed", "engine/open.go", "if seq <= c.Seq && c.Has(row) {", "if seq <= c.Seq && c.Has(row) && false {"},
+	{"new rule applied to what is behind it", "engine/families.go", "if at < 0 || f.Rule.Tightens(before[at].Rule) {", "if true || at < 0 || f.Rule.Tightens(before[at].Rule) {"},
+	{"old rule not frozen", "engine/internal/merge/collect.go", "asOf = g.fam.asOf\n", "asOf = g.fam.asOf + 2000\n"},
+	{"family comes back with its old cells", "engine/families.go", "t.HighestLife++\n\tf := levels.Family{Name: name, Life: t.HighestLife,", "t.HighestLife = 127\n\tf := levels.Family{Name: name, Life: 1 + uint64(name[len(name)-1]),"},
 	{"batch half refused", "engine/evaluate.go", "return placeOp(j, len(m.ops), err)\n", "break\n"},
 }
 

@@ -22,7 +22,7 @@ const (
 	DeleteTimes // from TS, included, to End, excluded; End 0 = no end
 	DeleteFamily
 	DeleteRow
-	Add // folds N into a cell of an aggregate family
+	Add // of N to an aggregate
 	changeKinds
 )
 
@@ -32,7 +32,7 @@ type Change struct {
 	Family, Qualifier string
 	TS, End           int64
 	Value             Value
-	N                 int64
+	N                 int64 // Add
 }
 
 // Value is a value by its length and what fills it, so that lists stay readable.
@@ -52,36 +52,6 @@ func (v Value) Bytes() []byte {
 		p[i] = byte(x >> 24)
 	}
 	return p
-}
-
-// Item is what a batch does about one row.
-type Item struct {
-	Kind       ItemKind
-	Table, Row string
-	Changes    []Change // ItemChanges; ItemIf: if the filter passes a cell
-	Else       []Change // ItemIf: if it does not
-	Filter     *Filter  // ItemIf, ItemNeed; nil passes every cell
-	Want       bool     // ItemNeed
-	Modify     []Modify // ItemModify
-}
-
-// ItemKind says what an item is.
-type ItemKind uint8
-
-// The items.
-const (
-	ItemChanges ItemKind = iota
-	ItemIf               // a conditional mutation
-	ItemModify           // a read-modify-write
-	ItemNeed             // a precondition
-)
-
-// Modify is one rule of a read-modify-write.
-type Modify struct {
-	Family, Qualifier string
-	Increment         bool
-	Append            Value
-	Delta             int64
 }
 
 // OpKind says what an operation does.
@@ -107,13 +77,16 @@ const (
 	OpKill            // cut the power; N is the seed of what the disk keeps
 	OpKillIn          // cut the power in the middle of the N-th call from now that makes something durable
 	OpRawCheck        // after a compaction of everything: no collectable cell is left
-	OpAlter           // change families
-	OpDropRows        // drop the rows of Read.Rows, one range
+	OpAlter           // change families of a table
+	OpDropRows        // drop the rows of a range; all if it has no end
+	OpPages           // read in pages of N cells
+	OpBack            // the wall clock steps back by N for a while
 	opKinds
 )
 
 var opNames = [opKinds]string{"apply", "refused", "get", "scan", "stream", "flush", "compact", "work", "tick", "sync", "snapshot",
-	"forget", "create", "drop", "reopen", "kill", "killin", "rawcheck", "alter", "droprows"}
+	"forget", "create", "drop", "reopen", "kill", "killin", "rawcheck", "alter", "droprows",
+	"pages", "back"}
 
 var changeNames = [changeKinds]string{"set", "delcol", "deltimes", "delfam", "delrow", "add"}
 
@@ -127,14 +100,7 @@ type Op struct {
 	NoSync bool
 	Read   Read
 	N      int64
-	Alter  []Alter // OpAlter
-}
-
-// Alter is one change of a family: another rule, or, with Anew, a drop and a creation in one step.
-type Alter struct {
-	Family string
-	Rule   int // its rule from then on, one of RulePool
-	Anew   bool
+	Alters []Alter // OpAlter
 }
 
 // Read is what a read asks for.
@@ -151,8 +117,7 @@ type Read struct {
 	From, To   int64
 	Latest     int     // only so many versions of each column, if not 0
 	LatestLast bool    // chained after Times, not before
-	Filter     *Filter // instead of all these, if not nil
-	AsOf       int64   // 0 = the present
+	Filter     *Filter // instead of all these
 }
 
 // KeyRange is a range of strings. Ends are "[" or "(" at the start and "]" or ")" at the end, or "" for none. As rows in a
@@ -197,17 +162,18 @@ func (s KeySet) Contains(k string) bool {
 
 // Text form. One operation a line; strings are quoted as in Go; a value is LENGTHxFILL.
 //
-//	apply nosync "t0" "row" set "f" "q" 12 30x7 delcol "f" "q" deltimes "f" "q" 3 9 delfam "f" delrow add "f" "q" 0 -5 ; "t1" "row" ...
-//	apply "t0" "row" if FILTER then set ... else delrow ; "t0" "row" need true FILTER ; "t0" "row" modify append "f" "q" 3x7 incr "f" "q" 1
+//	apply nosync "t0" "row" set "f" "q" 12 30x7 delcol "f" "q" deltimes "f" "q" 3 9 delfam "f" delrow add "s" "q" 3 -5 ; "t1" "row" ...
+//	apply "t0" "row" if FILTER then CHANGES else CHANGES ; "t0" "row" rmw append "f" "q" 3x1 inc "f" "q" 5 ; "t0" "row" require true FILTER
+//	alter "t0" add "f" 2 drop "g" rule "h" 0
+//	droprows "t0" rows [ "a" "m" )
+//	pages "t0" 7 rows - - OPTIONS
 //	get "t0" "row" OPTIONS
 //	scan "t0" rows [ "a" "m" ) rows s "x" OPTIONS
 //	compact "t0" rows - -
-//	alter "t0" rule "f" 3 anew "g" 0
-//	droprows "t0" rows [ "a" "m" )
 //	tick 1000
 //
-// OPTIONS are snapshot N, limit N, reverse, family "f", column [ "a" "b" ), times 3 9, latest N, latestlast, filter FILTER, asof N.
-// FILTER is as Filter.String writes it, or any.
+// OPTIONS are snapshot N, limit N, reverse, family "f", column [ "a" "b" ), times 3 9, latest N, latestlast, filter FILTER.
+// FILTER is as Filter.String writes it, "nothing" for none; rules are numbers in Rules.
 
 // String returns the operation's line.
 func (o Op) String() string {
@@ -226,67 +192,31 @@ func (o Op) String() string {
 		}
 	case OpGet:
 		fmt.Fprintf(&b, " %q %q%s", o.Table, o.Read.Row, o.Read.options())
-	case OpAlter:
+	case OpScan, OpStream, OpCompact, OpDropRows, OpPages:
 		fmt.Fprintf(&b, " %q", o.Table)
-		for _, a := range o.Alter {
-			fmt.Fprintf(&b, " %s %q %d", map[bool]string{false: "rule", true: "anew"}[a.Anew], a.Family, a.Rule)
+		if o.Kind == OpPages {
+			fmt.Fprintf(&b, " %d", o.N)
 		}
-	case OpScan, OpStream, OpCompact, OpDropRows:
-		fmt.Fprintf(&b, " %q", o.Table)
 		for _, r := range o.Read.Rows {
 			b.WriteString(" rows " + r.String())
 		}
 		b.WriteString(o.Read.options())
-	case OpTick, OpSnapshot, OpForget, OpKill, OpKillIn, OpWork:
+	case OpTick, OpSnapshot, OpForget, OpKill, OpKillIn, OpWork, OpBack:
 		fmt.Fprintf(&b, " %d", o.N)
 	case OpCreate, OpDrop:
 		fmt.Fprintf(&b, " %q", o.Table)
-	}
-	return b.String()
-}
-
-func (it Item) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%q %q", it.Table, it.Row)
-	switch it.Kind {
-	case ItemIf:
-		b.WriteString(" if " + condition(it.Filter) + " then")
-	case ItemNeed:
-		fmt.Fprintf(&b, " need %v %s", it.Want, condition(it.Filter))
-	case ItemModify:
-		b.WriteString(" modify")
-		for _, m := range it.Modify {
-			if m.Increment {
-				fmt.Fprintf(&b, " incr %q %q %d", m.Family, m.Qualifier, m.Delta)
-			} else {
-				fmt.Fprintf(&b, " append %q %q %dx%d", m.Family, m.Qualifier, m.Append.Len, m.Append.Fill)
-			}
-		}
-	}
-	for _, c := range it.Changes {
-		b.WriteString(" " + c.String())
-	}
-	if it.Kind == ItemIf && len(it.Else) > 0 {
-		b.WriteString(" else")
-		for _, c := range it.Else {
-			b.WriteString(" " + c.String())
+	case OpAlter:
+		fmt.Fprintf(&b, " %q", o.Table)
+		for _, a := range o.Alters {
+			b.WriteString(" " + a.String())
 		}
 	}
 	return b.String()
-}
-
-func condition(f *Filter) string {
-	if f == nil {
-		return "any"
-	}
-	return f.String()
 }
 
 func (c Change) String() string {
 	s := changeNames[c.Kind]
 	switch c.Kind {
-	case Add:
-		return s + fmt.Sprintf(" %q %q %d %d", c.Family, c.Qualifier, c.TS, c.N)
 	case Set:
 		return s + fmt.Sprintf(" %q %q %d %dx%d", c.Family, c.Qualifier, c.TS, c.Value.Len, c.Value.Fill)
 	case DeleteColumn:
@@ -295,6 +225,8 @@ func (c Change) String() string {
 		return s + fmt.Sprintf(" %q %q %d %d", c.Family, c.Qualifier, c.TS, c.End)
 	case DeleteFamily:
 		return s + fmt.Sprintf(" %q", c.Family)
+	case Add:
+		return s + fmt.Sprintf(" %q %q %d %d", c.Family, c.Qualifier, c.TS, c.N)
 	}
 	return s
 }
@@ -341,9 +273,6 @@ func (r Read) options() string {
 	}
 	if r.Filter != nil {
 		b.WriteString(" filter " + r.Filter.String())
-	}
-	if r.AsOf != 0 {
-		fmt.Fprintf(&b, " asof %d", r.AsOf)
 	}
 	return b.String()
 }

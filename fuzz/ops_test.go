@@ -2,6 +2,6 @@
 
 package fuzz
 
-const defaultOps = 200_000
+const defaultOps = 500_000
 
 const mutantsRun = true

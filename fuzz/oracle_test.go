@@ -34,11 +34,14 @@ var shapes = []Shape{
 
 // floors are counts below which a run of 200,000 operations has not tried enough.
 var floors = map[string]int{
-	"apply": 50_000, "get": 10_000, "scan": 5_000, "stream": 2_000, "refused": 500, "snapshot": 500, "read of a snapshot": 1_000,
-	"create": 100, "drop": 50, "reopen": 200, "kill": 200, "killin": 200, "power cut during flush": 20, "power cut during work": 10, "power cut during apply": 20, "rawcheck": 50, "compact": 400, "flush": 1_000, "tick": 3_000,
+	"apply": 50_000, "get": 10_000, "scan": 5_000, "stream": 2_000, "pages": 1_500, "refused": 500, "snapshot": 500,
+	"read of a snapshot": 1_000, "create": 100, "drop": 50, "reopen": 200, "kill": 200, "killin": 200, "rawcheck": 50, "compact": 400,
+	"flush": 1_000, "tick": 3_000, "back": 300, "alter": 2_000, "droprows": 500,
+	"power cut during flush": 20, "power cut during work": 10, "power cut during apply": 10, "power cut during alter": 10,
 	"flushed": 3_000, "merge": 1_000, "move": 20, "collected cells": 5_000, "forgotten deletes": 500, "replay": 5_000,
-	"condition": 10_000, "read-modify-write": 12_000, "precondition": 1_000, "no counter": 80, "apply of nothing": 1_000,
-	"row stepped back to": 10_000, "all that could be lost": 20, "a prefix kept": 20, "file verified": 1_000,
+	"row stepped back to": 8_000, "all that could be lost": 20, "a prefix kept": 20, "file verified": 1_000,
+	"condition": 2_000, "precondition": 300, "read-modify-write": 2_000, "batch refused": 500, "filter tree": 4_000,
+	"filter refused": 300, "page": 3_000, "family added": 200, "family dropped": 200, "rule changed": 1_500, "rule change pending": 10,
 }
 
 // Lists that were written by hand or once failed.

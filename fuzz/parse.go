@@ -102,86 +102,23 @@ func (p *parser) op() (o Op) {
 	case OpGet:
 		o.Table, o.Read.Row = p.text(), p.text()
 		p.options(&o.Read)
-	case OpAlter:
+	case OpScan, OpStream, OpCompact, OpDropRows, OpPages:
 		o.Table = p.text()
-		for p.err == nil && p.peek() != "" {
-			a := Alter{Anew: p.word("anew")}
-			if !a.Anew && !p.word("rule") {
-				p.fail("%q is neither rule nor anew", p.peek())
-			}
-			a.Family, a.Rule = p.text(), int(p.number())
-			if a.Rule < 0 || a.Rule >= len(RulePool) {
-				p.fail("there is no rule %d", a.Rule)
-			}
-			o.Alter = append(o.Alter, a)
+		if o.Kind == OpPages {
+			o.N = p.number()
 		}
-	case OpScan, OpStream, OpCompact, OpDropRows:
-		o.Table = p.text()
 		p.options(&o.Read)
-	case OpTick, OpSnapshot, OpForget, OpKill, OpKillIn, OpWork:
+	case OpTick, OpSnapshot, OpForget, OpKill, OpKillIn, OpWork, OpBack:
 		o.N = p.number()
 	case OpCreate, OpDrop:
 		o.Table = p.text()
+	case OpAlter:
+		o.Table = p.text()
+		for p.err == nil && p.peek() != "" {
+			o.Alters = append(o.Alters, p.alter())
+		}
 	}
 	return o
-}
-
-func (p *parser) item() Item {
-	it := Item{Table: p.text(), Row: p.text()}
-	more := func() bool { return p.err == nil && p.peek() != "" && p.peek() != ";" && p.peek() != "else" }
-	switch {
-	case p.word("if"):
-		it.Kind, it.Filter = ItemIf, p.condition()
-		if !p.word("then") {
-			p.fail("if without then")
-		}
-	case p.word("need"):
-		it.Kind, it.Want = ItemNeed, p.word("true")
-		if !it.Want && !p.word("false") {
-			p.fail("need of neither true nor false")
-		}
-		it.Filter = p.condition()
-		return it
-	case p.word("modify"):
-		it.Kind = ItemModify
-		for more() {
-			m := Modify{Increment: p.word("incr")}
-			if !m.Increment && !p.word("append") {
-				p.fail("%q is neither incr nor append", p.peek())
-			}
-			if m.Family, m.Qualifier = p.text(), p.text(); m.Increment {
-				m.Delta = p.number()
-			} else {
-				m.Append = p.value()
-			}
-			it.Modify = append(it.Modify, m)
-		}
-		return it
-	}
-	for more() {
-		it.Changes = append(it.Changes, p.change())
-	}
-	if it.Kind == ItemIf && p.word("else") {
-		for more() {
-			it.Else = append(it.Else, p.change())
-		}
-	}
-	return it
-}
-
-func (p *parser) condition() *Filter {
-	if p.word("any") {
-		return nil
-	}
-	return p.filter(0)
-}
-
-func (p *parser) value() (v Value) {
-	w := p.next()
-	if n, err := fmt.Sscanf(w, "%dx%d", &v.Len, &v.Fill); n != 2 || err != nil {
-		p.fail("%q is no value", w)
-	}
-	return v
 }
 
 func (p *parser) change() (c Change) {
@@ -255,8 +192,6 @@ func (p *parser) options(r *Read) {
 			r.LatestLast = true
 		case "filter":
 			r.Filter = p.filter(0)
-		case "asof":
-			r.AsOf = p.number()
 		default:
 			p.fail("unknown option %q", w)
 		}

@@ -20,6 +20,7 @@ var updateReads = flag.Bool("update-reads", false, "write what the text tests of
 //
 //	table f v2 ...                    a new table t with families of these names, whose rules are those of Families
 //	set "row" f "qualifier" 5 "value" a cell; delete "row" deletes a row
+//	versions "row" f "qualifier" N    versions 1 to N of a column; columns "row" f N columns 0001 to N at timestamp 1
 //	flush                             moves what was written into a file
 //	read all|RANGE... OPTION...       rows; ranges as in lists of operations
 //
@@ -103,7 +104,7 @@ func (r *readText) run(line string) []string {
 		spec := engine.TableSpec{BlockBytes: 512, Families: map[string]engine.FamilySpec{}}
 		for p.peek() != "" {
 			name := p.next()
-			spec.Families[name] = engine.FamilySpec{GC: Families[name].Policy()}
+			spec.Families[name] = engine.FamilySpec{GC: Families[name].Rule.Policy()}
 		}
 		r.tb, err = r.db.CreateTable(ctx, "t", spec)
 		r.must(err)
@@ -111,6 +112,18 @@ func (r *readText) run(line string) []string {
 		m := engine.NewMutation()
 		row, f, q, ts, v := p.text(), p.next(), p.text(), p.number(), p.text()
 		m.Set(f, q, engine.Timestamp(ts), []byte(v))
+		r.must(r.tb.Apply(ctx, row, m))
+	case "versions":
+		row, f, q, n, m := p.text(), p.next(), p.text(), p.number(), engine.NewMutation()
+		for i := range n {
+			m.Set(f, q, engine.Timestamp(i+1), []byte(fmt.Sprint(i+1)))
+		}
+		r.must(r.tb.Apply(ctx, row, m))
+	case "columns":
+		row, f, n, m := p.text(), p.next(), p.number(), engine.NewMutation()
+		for i := range n {
+			m.Set(f, fmt.Sprintf("%04d", i+1), 1, []byte(fmt.Sprint(i+1)))
+		}
 		r.must(r.tb.Apply(ctx, row, m))
 	case "delete":
 		m := engine.NewMutation()

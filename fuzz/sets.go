@@ -11,8 +11,8 @@ type Config struct {
 	Options engine.Options
 	Spec    engine.TableSpec // its families are set by the runner
 	Mem     vfs.MemOptions
+	Grouped bool // families are kept in several locality groups
 	Disk    bool // on the real file system, else in memory; power cuts need memory
-	Groups  bool // families lie in several locality groups
 	// Used reports whether what the set is about has happened, from the counts of all runs.
 	Used func(c *Counts) bool
 }
@@ -20,8 +20,7 @@ type Config struct {
 // Sets are the option sets of the oracle. The options that are zero are the small ones of base.
 var Sets = []Config{
 	{Name: "mapped", Used: func(c *Counts) bool { return c.Mapped > 0 && c.Get("merge") > 0 }},
-	{Name: "positional, tiny blocks",
-		Groups:  true,
+	{Name: "positional, tiny blocks", Grouped: true,
 		Options: engine.Options{Reads: engine.ReadPositional},
 		Spec:    engine.TableSpec{BlockBytes: 512, Codec: engine.CodecNone},
 		Used:    func(c *Counts) bool { return c.Positional > 0 && c.Mapped == 0 }},
@@ -29,7 +28,7 @@ var Sets = []Config{
 		Options: engine.Options{Reads: engine.ReadDirect},
 		Spec:    engine.TableSpec{Codec: engine.CodecZstd, BlockBytes: 4096},
 		Used:    func(c *Counts) bool { return c.Positional > 0 && c.DirectLog }},
-	{Name: "tiny memtables and files",
+	{Name: "tiny memtables and files", Grouped: true,
 		Options: engine.Options{MemtableBytes: 16 << 10, TableFileBytes: 4 << 10, LevelBytes: 8 << 10, L0Files: 2},
 		Spec:    engine.TableSpec{BlockBytes: 1024},
 		Used:    func(c *Counts) bool { return c.Get("move") > 0 && c.Get("flush") > 20 && c.Levels >= 3 }},
@@ -38,8 +37,7 @@ var Sets = []Config{
 		Mem:     vfs.MemOptions{NoMap: true},
 		Spec:    engine.TableSpec{BlockBytes: 1024},
 		Used:    func(c *Counts) bool { return c.Positional > 0 && c.Mapped == 0 && c.CacheMisses > c.CacheHits/50 }},
-	{Name: "column filters, small log",
-		Groups:  true,
+	{Name: "column filters, small log", Grouped: true,
 		Options: engine.Options{LogSegmentBytes: 16 << 10, LogBytes: 32 << 10},
 		Spec:    engine.TableSpec{ColumnFilter: true, BloomBits: 2},
 		Used:    func(c *Counts) bool { return c.SlotsReused > 0 && c.Filtered > 0 }},
@@ -47,7 +45,7 @@ var Sets = []Config{
 		Options: engine.Options{Buffered: true, MemtableBytes: 128 << 10},
 		Mem:     vfs.MemOptions{NoDirect: true},
 		Used:    func(c *Counts) bool { return !c.DirectLog }},
-	{Name: "one memtable for all",
+	{Name: "one memtable for all", Grouped: true,
 		Options: engine.Options{MemtableBytes: 64 << 20, LogSegmentBytes: 1 << 20},
 		Used:    func(c *Counts) bool { return c.Get("replay") > 0 }},
 	{Name: "disk",

@@ -46,24 +46,6 @@ func simplify(o Op) (out []Op) {
 			c.Items = slices.Delete(slices.Clone(o.Items), i, i+1)
 			out = append(out, c)
 		}
-		if it.Kind == ItemIf { // one branch, without the question
-			for _, changes := range [][]Change{it.Changes, it.Else} {
-				if len(changes) > 0 {
-					c := o
-					c.Items = slices.Clone(o.Items)
-					c.Items[i] = Item{Table: it.Table, Row: it.Row, Changes: changes}
-					out = append(out, c)
-				}
-			}
-		}
-		for j := range it.Modify {
-			if len(it.Modify) > 1 {
-				c := o
-				c.Items = slices.Clone(o.Items)
-				c.Items[i].Modify = slices.Delete(slices.Clone(it.Modify), j, j+1)
-				out = append(out, c)
-			}
-		}
 		for j, ch := range it.Changes {
 			with := func(changes []Change) {
 				c := o

@@ -37,10 +37,22 @@ const (
 func (c *Change) Concerns(tree uint64) bool { return c.Tree == 0 || c.Tree == tree }
 
 // Behind reports whether a file of a tree that the change concerns is behind it. Only where it overlaps the dropped rows is
-// a file ever behind a ChangeRows.
+// a file ever behind a ChangeRows, and only where it may have cells of the family behind a ChangeLife.
 func (c *Change) Behind(f *File) bool {
-	return f.LastSeq <= c.Seq && f.Settled < c.Num && (c.Kind != ChangeRows || c.Touches(f.Bounds))
+	if f.LastSeq > c.Seq || f.Settled >= c.Num {
+		return false
+	}
+	switch c.Kind {
+	case ChangeRows:
+		return c.Touches(f.Bounds)
+	case ChangeLife:
+		return f.Lives&LifeBit(c.Life) != 0
+	}
+	return true
 }
+
+// LifeBit is the bit of a family in File.Lives.
+func LifeBit(life uint64) uint64 { return 1 << (life % 64) }
 
 // Touches reports whether rows of the change's range may lie in b.
 func (c *Change) Touches(b cell.Bounds) bool {
@@ -147,17 +159,14 @@ func (s Standing) Rules() bool {
 	return false
 }
 
-// behind returns the numbers of the first and the last change that f is behind; 0 and 0 if it is behind none.
-func (s Standing) behind(f *File) (first, last uint64) {
+// behind returns the number of the first change that f is behind; 0 if it is behind none.
+func (s Standing) behind(f *File) uint64 {
 	for _, c := range s {
 		if c.Behind(f) {
-			if first == 0 {
-				first = c.Num
-			}
-			last = c.Num
+			return c.Num
 		}
 	}
-	return first, last
+	return 0
 }
 
 // class tells files apart by the changes of rules that they are behind: files of one class may always be merged.

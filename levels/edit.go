@@ -201,7 +201,7 @@ func DecodeEdit(b []byte) (*Edit, error) {
 }
 
 func appendFile(p []byte, f *File) []byte {
-	for _, v := range []uint64{f.Num, f.ID, uint64(f.Size), f.FirstSeq, f.LastSeq, f.Settled, f.Rows, f.Cells, f.Ranges, f.Deletes, f.Holes, f.LogicalBytes} {
+	for _, v := range []uint64{f.Num, f.ID, uint64(f.Size), f.FirstSeq, f.LastSeq, f.Settled, f.Rows, f.Cells, f.Ranges, f.Deletes, f.Holes, f.Lives, f.LogicalBytes} {
 		p = binary.AppendUvarint(p, v)
 	}
 	p = binary.AppendVarint(p, f.MinTS)
@@ -345,7 +345,7 @@ func (d *decoder) file() *File {
 		Num: d.uvarint("file number"), ID: d.uvarint("file id"), Size: d.time("file size"),
 		FirstSeq: d.uvarint("first sequence"), LastSeq: d.uvarint("last sequence"), Settled: d.uvarint("last change"),
 		Rows: d.uvarint("rows"), Cells: d.uvarint("cells"), Ranges: d.uvarint("ranges"), Deletes: d.uvarint("deletes"),
-		Holes: d.uvarint("holes"), LogicalBytes: d.uvarint("logical bytes"), MinTS: d.varint("lowest timestamp"), MaxTS: d.varint("highest timestamp"),
+		Holes: d.uvarint("holes"), Lives: d.uvarint("lives"), LogicalBytes: d.uvarint("logical bytes"), MinTS: d.varint("lowest timestamp"), MaxTS: d.varint("highest timestamp"),
 	}
 	b := &f.Bounds
 	b.LoRow, b.LoCol, b.HiRow = d.bytes("lower row", cell.RowKeyMax), d.bytes("lower column", cell.ColumnMax), d.bytes("upper row", cell.RowKeyMax)

@@ -26,6 +26,7 @@ type File struct {
 	Rows, Cells     uint64
 	Ranges, Deletes uint64 // wide and narrow deletes
 	Holes           uint64 // narrow deletes that spare something older
+	Lives           uint64 // of its cells' families: bit n is set if one is n modulo 64
 	MinTS, MaxTS    int64  // of its cells; MinTS > MaxTS when it has none
 	LogicalBytes    uint64 // keys and values as the user counts them
 

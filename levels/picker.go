@@ -79,13 +79,14 @@ func Pick(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
 		} else {
 			p, ok = pickLevel(t, b, d.level)
 		}
+		if ok && !p.Move {
+			_, ok = o.Changes.Fit(t, &p, o.OldestMem) // if not, what is behind goes first
+		}
 		if ok {
-			if p, ok = fit(t, o, b, p); ok {
-				return p, true
-			}
+			return p, true
 		}
 	}
-	return pickSettle(t, o, b)
+	return pickSettle(t, o, b, base)
 }
 
 // pickL0 takes the oldest files of L0 down to the base, or, while the base is busy there, merges young ones with each other.
@@ -149,6 +150,10 @@ func pickInsideL0(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
 	for from > 0 && !b.Held(l0[from-1].Num) && o.Changes.class(l0[from-1]) == o.Changes.class(l0[len(l0)-1]) && size+l0[from-1].Size <= l0JobBytes {
 		from--
 		size += l0[from].Size
+	}
+	// The files of one flush stay together: one that is left out would lie between the others in age.
+	for from > 0 && from < len(l0) && l0[from].LastSeq == l0[from-1].LastSeq {
+		from++
 	}
 	in := l0[from:]
 	if len(in) < 2 || len(sublevels(in)) < o.L0Files || b.Filling(t.ID, 0, hull(in)) {
@@ -259,29 +264,38 @@ func Debt(t *Tree, o PickOptions) int64 {
 // must for the sake of order, and all that is behind the same changes of rules. ok is false when a running job or a file set
 // aside is in the way; a plan without inputs means that there is nothing to merge.
 func PlanRange(t *Tree, b *Busy, bounds *cell.Bounds, changes Standing) (Plan, bool) {
-	p := Plan{Tree: t.ID, Why: "manual", Output: Depth - 1}
+	var in []Input
+	for l, files := range t.Files {
+		for _, f := range files {
+			if bounds == nil || f.Bounds.Overlaps(*bounds) {
+				in = append(in, Input{l, f})
+			}
+		}
+	}
+	return planAll(t, b, in, changes, "manual")
+}
+
+// planAll plans to merge files, with those that must go along, into the deepest level in use.
+func planAll(t *Tree, b *Busy, seed []Input, changes Standing, why string) (Plan, bool) {
+	p := Plan{Tree: t.ID, Why: why, Output: Depth - 1, Inputs: seed}
 	for l := Depth - 1; l > 0; l-- {
 		if len(t.Files[l]) > 0 {
 			p.Output = l
 			break
 		}
 	}
+	if len(seed) == 0 {
+		return p, true
+	}
 	in := map[*File]bool{}
+	for _, x := range seed {
+		in[x.File] = true
+	}
 	take := func(l int, f *File) {
 		if !in[f] {
 			in[f] = true
 			p.Inputs = append(p.Inputs, Input{l, f})
 		}
-	}
-	for l, files := range t.Files {
-		for _, f := range files {
-			if bounds == nil || f.Bounds.Overlaps(*bounds) {
-				take(l, f)
-			}
-		}
-	}
-	if len(p.Inputs) == 0 {
-		return p, true
 	}
 	for i := 0; i < len(p.Inputs); i++ {
 		x := p.Inputs[i]

@@ -38,6 +38,10 @@ func (s Standing) Fit(t *Tree, p *Plan, oldestMem uint64) (n int, ok bool) {
 			n = i + 1
 		}
 	}
+	// A file says by one number how far it has come: what was changed at once is gone through at once.
+	for n > 0 && n < len(s) && s[n-1].Num == s[n].Num {
+		n--
+	}
 	return n, true
 }
 
@@ -69,52 +73,76 @@ func (c *Change) Forgettable(t *Tree) bool {
 	return true
 }
 
-// fit returns p if it may run, or a wider plan that may.
-func fit(t *Tree, o PickOptions, b *Busy, p Plan) (Plan, bool) {
-	if p.Move || !o.Changes.Rules() {
-		return p, true
+// Left counts the files of the tree that are behind one of the changes, and their bytes.
+func (s Standing) Left(t *Tree) (files int, bytes int64) {
+	if len(s) == 0 {
+		return 0, 0
 	}
-	if _, ok := o.Changes.Fit(t, &p, o.OldestMem); ok {
-		return p, true
-	}
-	hull := p.Bounds()
-	w, ok := PlanRange(t, b, &hull, o.Changes)
-	if !ok || len(w.Inputs) == 0 {
-		return p, false
-	}
-	if _, ok := o.Changes.Fit(t, &w, o.OldestMem); !ok {
-		return p, false
-	}
-	w.Why = p.Why
-	return w, true
-}
-
-// pickSettle takes a file that is behind a change through it: alone and in its place if that is possible, else with all
-// that is behind there.
-func pickSettle(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
-	if len(o.Changes) == 0 {
-		return Plan{}, false
-	}
-	for l := range t.Files {
-		for _, f := range t.Files[l] {
-			first, _ := o.Changes.behind(f)
-			if first == 0 || b.Held(f.Num) {
-				continue
-			}
-			p := Plan{Tree: t.ID, Output: l, Inputs: []Input{{l, f}}, Why: "settle"}
-			if !b.Filling(t.ID, l, f.Bounds) && settles(t, o, &p, first) {
-				return p, true
-			}
-			if o.OldestMem <= o.Changes[len(o.Changes)-1].Seq {
-				continue // a flush comes first
-			}
-			if p, ok := PlanRange(t, b, &f.Bounds, o.Changes); ok && len(p.Inputs) > 0 && settles(t, o, &p, first) {
-				p.Why = "settle"
-				return p, true
+	for _, level := range t.Files {
+		for _, f := range level {
+			if s.behind(f) != 0 {
+				files++
+				bytes += f.Size
 			}
 		}
 	}
-	return Plan{}, false
+	return files, bytes
+}
+
+// pickSettle takes a file that is behind a change through it, alone and in its place if that is possible. Where others are behind
+// a change of a rule there too, it first brings them down to one level, in steps like those of any compaction; only where that
+// cannot be are all of them merged at once.
+func pickSettle(t *Tree, o PickOptions, b *Busy, base int) (Plan, bool) {
+	if len(o.Changes) == 0 {
+		return Plan{}, false
+	}
+	each := func(pick func(l int, f *File, num uint64) (Plan, bool)) (Plan, bool) {
+		for l := range t.Files {
+			for _, f := range t.Files[l] {
+				if num := o.Changes.behind(f); num != 0 && !b.Held(f.Num) {
+					if p, ok := pick(l, f, num); ok {
+						p.Why = "settle"
+						return p, true
+					}
+				}
+			}
+		}
+		return Plan{}, false
+	}
+	p, ok := each(func(l int, f *File, num uint64) (Plan, bool) {
+		p := Plan{Tree: t.ID, Output: l, Inputs: []Input{{l, f}}}
+		return p, !b.Filling(t.ID, l, f.Bounds) && settles(t, o, &p, num)
+	})
+	if ok || !o.Changes.Rules() || o.OldestMem <= o.Changes[len(o.Changes)-1].Seq { // a flush comes first
+		return p, ok
+	}
+	p, ok = each(func(l int, f *File, _ uint64) (Plan, bool) { return sink(t, o, b, base, l, f) })
+	if ok {
+		return p, ok
+	}
+	return each(func(l int, f *File, num uint64) (Plan, bool) {
+		p, ok := planAll(t, b, []Input{{l, f}}, o.Changes, "settle")
+		return p, ok && settles(t, o, &p, num)
+	})
+}
+
+// sink brings a file one level further down towards older ones that are behind the same changes.
+func sink(t *Tree, o PickOptions, b *Busy, base, l int, f *File) (p Plan, ok bool) {
+	switch {
+	case l == 0:
+		p, ok = pickL0(t, o, b, base)
+	case l+1 < Depth && free(t, b, l+1, f.Bounds) && !b.Filling(t.ID, l, f.Bounds):
+		p, ok = down(t, []*File{f}, l, l+1), false
+		for _, c := range o.Changes {
+			for d := l + 1; d < Depth && !ok && c.Kind == ChangeRule && c.Behind(f); d++ {
+				ok = slices.ContainsFunc(Overlapping(t.Files[d], f.Bounds), c.Behind)
+			}
+		}
+	}
+	if ok && !p.Move {
+		_, ok = o.Changes.Fit(t, &p, o.OldestMem)
+	}
+	return p, ok
 }
 
 // settles reports whether a plan may run and takes its output through change num.
@@ -123,8 +151,7 @@ func settles(t *Tree, o PickOptions, p *Plan, num uint64) bool {
 	return ok && n > 0 && o.Changes[n-1].Num >= num
 }
 
-// takeBehind calls take for every file that overlaps f and is behind a change of a rule which f is behind, or which other
-// inputs of the plan may be behind.
+// takeBehind calls take for every file that overlaps f and is behind a change of a rule.
 func (s Standing) takeBehind(t *Tree, f *File, take func(l int, f *File)) {
 	for _, c := range s {
 		if c.Kind != ChangeRule {

@@ -16,6 +16,7 @@ type sim struct {
 	contents map[Num]map[int]int
 	busy     Busy
 	running  []Plan
+	settled  []uint64 // of the running jobs' outputs
 	want     map[int]int
 	seq      uint64
 	next     Num
@@ -104,11 +105,14 @@ func (s *sim) start(p Plan) {
 	s.log = append(s.log, fmt.Sprintf("start %s %d->%d", p.Why, len(p.Inputs), p.Output))
 	s.busy.Add(&p)
 	s.running = append(s.running, p)
+	s.settled = append(s.settled, s.settles(&p))
 }
 
 func (s *sim) end(i int) {
 	p := s.running[i]
+	settled := s.settled[i]
 	s.running = append(s.running[:i], s.running[i+1:]...)
+	s.settled = append(s.settled[:i], s.settled[i+1:]...)
 	e := &Edit{}
 	c := map[int]int{}
 	first, last := p.Inputs[0].File.FirstSeq, uint64(0)
@@ -125,6 +129,7 @@ func (s *sim) end(i int) {
 		e.Added = append(e.Added, AddedFile{1, p.Output, p.Inputs[0].File})
 	} else {
 		for _, f := range s.files(c, first, last) {
+			f.Settled = settled
 			e.Added = append(e.Added, AddedFile{1, p.Output, f})
 		}
 	}
@@ -182,7 +187,7 @@ func TestPicksKeepNewerDataInFront(t *testing.T) {
 				if s.rng.IntN(4) == 0 {
 					b = nil
 				}
-				if p, ok := PlanRange(s.tree(), &s.busy, b, nil); ok {
+				if p, ok := PlanRange(s.tree(), &s.busy, b, s.o.Changes); ok {
 					manual++
 					s.start(p)
 				}

@@ -17,6 +17,8 @@ import (
 //	pick l0=2 level=100 factor=10         or: plan FROM..TO  (PlanRange; "all" for everything)
 //	L0 1:a..f=10 2:c..k=10                files of a level as number:from..to=size; L0 oldest first, numbers are ages
 //	L1 7:a..b=50+d                        +d: has deletes
+//	rule 2 seq=50                         change 2 is one of a rule, made at sequence 50; file n has sequences 10n to 10n+9
+//	drop 2 seq=50 b..f                    change 2 dropped rows; a file that has +s2 has gone through change 2
 //	busy 7                                files that are held
 //	running 3 4 -> 1                      a job that runs: its inputs and output level
 //	----
@@ -41,7 +43,7 @@ func TestPicker(t *testing.T) {
 			if cut < 0 {
 				t.Fatalf("%s: no ---- in\n%s", name, c)
 			}
-			p := pickCase{t: t, o: PickOptions{FileBytes: 1}}
+			p := pickCase{t: t, o: PickOptions{FileBytes: 1, OldestMem: NoMem}}
 			if got, want := p.run(lines[:cut]), strings.Join(lines[cut+1:], "\n"); got != want {
 				t.Errorf("%s:\n%s\ngot:\n%s", name, c, got)
 			}
@@ -74,6 +76,8 @@ func (p *pickCase) run(lines []string) string {
 			for _, n := range w[1:] {
 				p.busy.Hold(Num(p.num(n)))
 			}
+		case w[0] == "rule" || w[0] == "drop":
+			p.change(w)
 		case w[0] == "running":
 			p.running(w[1:])
 		default:
@@ -89,7 +93,7 @@ func (p *pickCase) run(lines []string) string {
 		if lo, hi, ok := strings.Cut(head[1], ".."); ok {
 			b = &cell.Bounds{LoRow: []byte(lo), HiRow: []byte(hi)}
 		}
-		plan, ok := PlanRange(&p.tree, &p.busy, b, nil)
+		plan, ok := PlanRange(&p.tree, &p.busy, b, p.o.Changes)
 		switch {
 		case !ok:
 			return "in the way"
@@ -107,6 +111,8 @@ func (p *pickCase) run(lines []string) string {
 			p.o.LevelBytes = p.num(v)
 		case "factor":
 			p.o.Factor = int(p.num(v))
+		case "mem":
+			p.o.OldestMem = uint64(p.num(v))
 		}
 	}
 	plan, ok := Pick(&p.tree, p.o, &p.busy)
@@ -124,14 +130,32 @@ func (p *pickCase) level(w []string) {
 		num, rest, _ := strings.Cut(f, ":")
 		span, size, _ := strings.Cut(rest, "=")
 		lo, hi, _ := strings.Cut(span, "..")
+		size, age, _ := strings.Cut(size, "@")
+		size, settled, _ := strings.Cut(size, "+s")
 		size, dels := strings.CutSuffix(size, "+d")
 		n := uint64(p.num(num))
 		file := &File{Num: n, Size: p.num(size), Bounds: cell.Bounds{LoRow: []byte(lo), HiRow: []byte(hi)}, FirstSeq: n * 10, LastSeq: n*10 + 9}
 		if dels {
 			file.Ranges = 1
 		}
+		if age != "" {
+			file.FirstSeq, file.LastSeq = uint64(p.num(age)*10), uint64(p.num(age)*10+9)
+		}
+		if settled != "" {
+			file.Settled = uint64(p.num(settled))
+		}
 		p.tree.Files[l] = append(p.tree.Files[l], file)
 	}
+}
+
+// change reads "drop 2 seq=50 b..f".
+func (p *pickCase) change(w []string) {
+	c := &Change{Num: uint64(p.num(w[1])), Kind: ChangeRule, Seq: uint64(p.num(strings.TrimPrefix(w[2], "seq=")))}
+	if w[0] == "drop" {
+		lo, hi, _ := strings.Cut(w[3], "..")
+		c.Kind, c.Lo, c.Hi = ChangeRows, []byte(lo), []byte(hi)
+	}
+	p.o.Changes = append(p.o.Changes, c)
 }
 
 // running reads "3 4 -> 1".

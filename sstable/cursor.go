@@ -78,12 +78,13 @@ type cursor struct {
 	hits, misses uint64
 
 	zone                        zone
+	keysOnly                    bool // values of the current block are not wanted
 	blocks, leftOut, valueParts uint64
 }
 
 func (c *cursor) reset(r *Reader, ln *lane, o *cell.IterOptions) {
 	c.r, c.ln, c.noFill, c.err = r, ln, o.NoFill, nil
-	c.zone.on = false
+	c.zone = zone{}
 	if ln.n == laneCells {
 		c.zone.set(r, o)
 	}
@@ -193,6 +194,7 @@ func (c *cursor) load(p pos) bool {
 	}
 	c.live = true
 	c.blocks++
+	c.keysOnly = c.zone.valuesTo > 0 && c.zone.later(c.index, p.i)
 	if c.dict = dicts.Add(1); c.dict == 0 {
 		c.dict = dicts.Add(1)
 	}
@@ -565,14 +567,14 @@ func (c *cursor) ready() bool {
 	return true
 }
 
-// cells appends the row's next cells, without their values if keysOnly.
+// cells appends the row's next cells, without their values if keysOnly, or where the zone wants none.
 func (c *cursor) cells(dst []cell.Cell, keysOnly bool) []cell.Cell {
 	if len(dst) == cap(dst) || c.cell >= c.end && !c.ready() {
 		return dst
 	}
 	to := min(c.end, c.cell+cap(dst)-len(dst))
 	var vals []byte
-	if !keysOnly {
+	if !keysOnly && !c.keysOnly {
 		if (c.cell >= c.chunkEnd || c.cell < c.chunkFrom) && !c.loadChunk() {
 			return dst
 		}

@@ -17,10 +17,11 @@ type zone struct {
 	on       bool
 	min, max int64
 	families uint64
+	valuesTo int64 // values of cells that are later are not wanted; 0: all are
 }
 
 func (z *zone) set(r *Reader, o *cell.IterOptions) {
-	*z = zone{min: o.MinTS, max: math.MaxInt64, families: math.MaxUint64}
+	*z = zone{min: o.MinTS, max: math.MaxInt64, families: math.MaxUint64, valuesTo: o.ValuesTo}
 	if o.MaxTS > 0 {
 		z.max = o.MaxTS
 	}
@@ -57,6 +58,12 @@ func meets(r cell.Range, prefix []byte) bool {
 		return false
 	}
 	return bytes.Compare(r.From, prefix) <= 0 || bytes.HasPrefix(r.From, prefix)
+}
+
+// later reports whether no cell of the block of entry i has a value that is wanted.
+func (z *zone) later(x *block.Index, i int) bool {
+	lo, _, _ := x.Zone(i)
+	return lo > z.valuesTo
 }
 
 // excuses reports whether the block of entry i has nothing that is wanted.

@@ -321,9 +321,13 @@ func (w *writer) finish(hiCol []byte) error {
 	}
 	w.res.BytesWritten += size
 	w.res.LogicalWritten += p.LogicalBytes
+	var lives uint64
+	for i := range p.Families {
+		lives |= levels.LifeBit(p.Families[i].Life)
+	}
 	w.res.Files = append(w.res.Files, &levels.File{
 		Num: out.Num, ID: out.ID, Size: size, Bounds: b, FirstSeq: w.job.FirstSeq, LastSeq: w.job.LastSeq, Settled: w.job.Settled,
-		Rows: p.Rows, Cells: p.Cells, Ranges: p.Ranges, Deletes: p.Deletes, Holes: p.Holes, MinTS: p.MinTS, MaxTS: p.MaxTS,
+		Rows: p.Rows, Cells: p.Cells, Ranges: p.Ranges, Deletes: p.Deletes, Holes: p.Holes, Lives: lives, MinTS: p.MinTS, MaxTS: p.MaxTS,
 		LogicalBytes: p.LogicalBytes,
 	})
 	return nil

@@ -2,6 +2,7 @@ package filter
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 
 	"github.com/rowandb/rowan/cell"
@@ -35,6 +36,7 @@ type want uint8
 
 const (
 	wantNext   want = iota
+	wantTime        // those of this column from a timestamp down
 	wantColumn      // the next column's
 	wantFrom        // those from a column on
 	wantNone        // no more of this row
@@ -43,13 +45,19 @@ const (
 type hint struct {
 	want want
 	from *cell.Range // of wantFrom: where it begins
+	ts   int64       // of wantTime
 }
 
 func (h hint) compare(o hint) int {
-	if h.want == wantFrom && o.want == wantFrom {
+	switch {
+	case h.want != o.want:
+		return int(h.want) - int(o.want)
+	case h.want == wantFrom:
 		return bytes.Compare(h.from.From, o.from.From)
+	case h.want == wantTime:
+		return cmp.Compare(o.ts, h.ts)
 	}
-	return int(h.want) - int(o.want)
+	return 0
 }
 
 func later(a, b hint) hint {
@@ -194,12 +202,12 @@ func (p *Program) walk(m Cells) error {
 			c := &buf[i]
 			if !r.same(c) {
 				r.column++
-				if h.want == wantColumn {
+				if h.want == wantColumn || h.want == wantTime {
 					h.want, skipped = wantNext, 0
 				}
 			}
 			if h.want != wantNext {
-				if h.want == wantColumn || bytes.Compare(c.Col, h.from.From) < 0 {
+				if h.skips(c) {
 					skipped++
 					continue
 				}
@@ -214,15 +222,29 @@ func (p *Program) walk(m Cells) error {
 		r.own = append(r.own[:0], r.col...)
 		r.col = r.own
 		if h.want != wantNext && skipped >= skipCells {
-			if h.want == wantColumn {
+			switch h.want {
+			case wantTime:
+				m.SeekCell(r.col, h.ts)
+			case wantColumn:
 				r.seek = append(append(r.seek[:0], r.col...), 0)
 				m.SeekCell(r.seek, math.MaxInt64)
-			} else {
+			default:
 				m.SeekCell(h.from.From, math.MaxInt64)
 			}
 			h.want, skipped = wantNext, 0
 		}
 	}
+}
+
+// skips reports whether c, of the column that the hint was given in or a later one, is not wanted.
+func (h *hint) skips(c *cell.Cell) bool {
+	switch h.want {
+	case wantTime:
+		return c.TS > h.ts
+	case wantColumn:
+		return true
+	}
+	return bytes.Compare(c.Col, h.from.From) < 0
 }
 
 // pour sends all cells to the output.
@@ -258,6 +280,7 @@ func (r *run) same(c *cell.Cell) bool {
 func (p *Program) eval(at int32, c *cell.Cell, m mark) (h hint) {
 	r := &p.run
 	counted := false // a node before counts all cells of the row, so that none may be left out
+	ranked := false  // a node before counts versions
 	for at >= 0 {
 		n := &p.nodes[at]
 		if r.target >= 0 && !r.inside && n.reach&condBit(r.target) == 0 {
@@ -274,7 +297,9 @@ func (p *Program) eval(at int32, c *cell.Cell, m mark) (h hint) {
 			if c.TS < n.lo {
 				own.want, ok = wantColumn, false
 			} else if c.TS > n.hi {
-				ok = false
+				if ok = false; p.SeekTimes {
+					own = hint{want: wantTime, ts: n.hi}
+				}
 			}
 		case LatestN:
 			if n.since != r.column {
@@ -342,6 +367,9 @@ func (p *Program) eval(at int32, c *cell.Cell, m mark) (h hint) {
 			}
 			ok = false
 		}
+		if ranked && own.want == wantTime {
+			own.want = wantNext
+		}
 		if !counted || own.want == wantNone { // at the row's end it matters no more what was counted
 			h = later(h, own)
 		}
@@ -349,6 +377,7 @@ func (p *Program) eval(at int32, c *cell.Cell, m mark) (h hint) {
 			return h
 		}
 		counted = counted || n.op == RowLimit || n.op == RowOffset
+		ranked = ranked || n.op == LatestN
 		at = n.next
 	}
 	switch {
@@ -384,7 +413,7 @@ func (n *node) columns(c *cell.Cell, column uint64, s *scratch) (hint, bool) {
 	case i == len(n.cols):
 		h.want = wantNone
 	case !ok:
-		h = hint{wantFrom, &n.cols[i]}
+		h = hint{want: wantFrom, from: &n.cols[i]}
 	case n.op == QualifierPattern:
 		_, _, q, err := cell.SplitColumn(c.Col)
 		ok = err == nil && n.pat.match(q, s)

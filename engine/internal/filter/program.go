@@ -29,7 +29,6 @@ type node struct {
 	text   string
 	from   []byte
 	to     []byte
-	empty  bool
 	seed   uint64
 	below  uint64 // row samples: a row is kept when its hash is below
 
@@ -47,7 +46,7 @@ type Program struct {
 	root    int32
 	rowOnly []int32 // row tests that all output has passed
 	conds   int
-	single  bool // Cols is one column
+	single  bool   // Cols is one column
 	verdict []bool // by condition
 	scratch scratch
 
@@ -59,6 +58,10 @@ type Program struct {
 	// Values says that values are looked at or passed on. Counts says that cells are counted over the whole row or that the row
 	// is looked at beforehand, so that what passes depends on all cells before; Ranks that versions are counted in columns.
 	Values, Counts, Ranks bool
+
+	// SeekTimes allows to pass over newer versions by seeks inside a column: no collection rule counts them. The user sets it
+	// after Compile.
+	SeekTimes bool
 
 	run run
 }
@@ -114,7 +117,7 @@ func (p *Program) reset() {
 	p.parts, p.nodes, p.rowOnly, p.verdict = p.parts[:0], p.nodes[:0], p.rowOnly[:0], p.verdict[:0]
 	p.root, p.conds, p.single = toNothing, 0, false
 	p.Cols, p.Rows, p.MinTS, p.MaxTS = nil, nil, 0, math.MaxInt64
-	p.Values, p.Counts, p.Ranks = false, false, false
+	p.Values, p.Counts, p.Ranks, p.SeekTimes = false, false, false, false
 	p.run.reset()
 }
 
@@ -193,10 +196,7 @@ func (b *builder) build(s *Spec, at int, next int32) int32 {
 	case ValueMask:
 		n.from = s.From
 	case RowSample:
-		n.seed = s.Seed
-		if n.below = math.MaxUint64; s.P < 1 {
-			n.below = uint64(s.P * (1 << 63) * 2)
-		}
+		n.seed, n.below = s.Seed, uint64(s.P*(1<<63)*2)
 	case Interleave, Condition:
 		n.kids = make([]int32, len(s.Kids))
 		at++

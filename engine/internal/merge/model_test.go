@@ -51,11 +51,11 @@ type modelState struct {
 	hole    uint8 // what it will delete, 0 if there is none
 	holeOld bool  // the epoch was raised since it was evaluated
 
-	job      uint8 // of the steps of a merge: jobNone...
-	below    uint8 // sources older than its inputs
-	inputs   uint8
-	jobTime  int8
-	jobOut   modelSource
+	job     uint8 // of the steps of a merge: jobNone...
+	below   uint8 // sources older than its inputs
+	inputs  uint8
+	jobTime int8
+	jobOut  modelSource
 }
 
 const (
