@@ -22,7 +22,12 @@ type Output interface {
 	// Put takes a cell, valid until it returns, and reports whether more are wanted. stripped: its value counts as empty. label
 	// is empty for none.
 	Put(c *cell.Cell, stripped bool, label string) (more bool)
+	// Alive is asked now and then in long rows; an error ends the run with it.
+	Alive() error
 }
+
+// aliveEvery is how many requests for cells go between two questions.
+const aliveEvery = 64
 
 // Start is where in the row the output begins, for those who have read a part before: at column Col, and there at TS if the
 // cells before need not be counted.
@@ -205,7 +210,10 @@ func (p *Program) walk(m Cells) error {
 	}
 	var h hint
 	skipped := 0
-	for {
+	for asked := 1; ; asked++ {
+		if err := p.alive(asked); err != nil {
+			return err
+		}
 		r.high = max(r.high, room)
 		buf := m.Cells(r.mem[:0:room])
 		if len(buf) == 0 {
@@ -252,6 +260,13 @@ func (p *Program) walk(m Cells) error {
 	}
 }
 
+func (p *Program) alive(asked int) error {
+	if asked%aliveEvery != 0 || p.run.out == nil {
+		return nil
+	}
+	return p.run.out.Alive()
+}
+
 // skips reports whether c, of the column that the hint was given in or a later one, is not wanted.
 func (h *hint) skips(c *cell.Cell) bool {
 	switch h.want {
@@ -267,7 +282,10 @@ func (h *hint) skips(c *cell.Cell) bool {
 func (p *Program) pour(m Cells) error {
 	r := &p.run
 	r.high = len(r.mem)
-	for {
+	for asked := 1; ; asked++ {
+		if err := p.alive(asked); err != nil {
+			return err
+		}
 		buf := m.Cells(r.mem[:0])
 		if len(buf) == 0 {
 			return m.Err()
