@@ -32,10 +32,10 @@ type node struct {
 	seed   uint64
 	below  uint64 // row samples: a row is kept when its hash is below
 
-	count int64  // cells counted since
-	since uint64 // this pass or column
-	ok    bool   // verdict on the current row or column
-	memo  verdicts
+	count int64     // cells counted since
+	since uint64    // this pass or column
+	ok    bool      // verdict on the current row or column
+	memo  *verdicts // of patterns
 }
 
 // Program is a compiled filter with the state of its evaluation. It is used by one goroutine, and may be compiled anew: its
@@ -188,6 +188,7 @@ func (b *builder) build(s *Spec, at int, next int32) int32 {
 		if len(x.cols) == 0 {
 			return toNothing
 		}
+		n.memo = new(verdicts)
 	case Values:
 		if s.Empty {
 			return toNothing
