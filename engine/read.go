@@ -119,10 +119,14 @@ func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (ou
 	}
 	defer closeInto(m, &err)
 	rd.db.stats.rowReads.Add(1)
-	if out.Cells, err = rd.row(m, key); err == nil {
-		rd.ended(key)
+	if out.Cells, err = rd.row(m, key); err != nil {
+		return out, err
 	}
-	return out, err
+	if !rd.page.full {
+		key = nil
+	}
+	rd.ended(key)
+	return out, nil
 }
 
 // ReadRows calls fn for each row of set, in order, until fn returns false. fn may use the store, but must not close it: Close
@@ -269,9 +273,10 @@ var readers = sync.Pool{New: func() any { return &reader{buf: make([]cell.Cell, 
 
 // recycle forgets everything but the scratch.
 func (rd *reader) recycle() {
-	clear(rd.buf[:cap(rd.buf)]) // it points into blocks
 	if rd.filtered {
 		rd.prog.Forget()
+	} else {
+		clear(rd.buf[:cap(rd.buf)]) // it points into blocks
 	}
 	rd.reading, rd.opts, rd.filtered, rd.asOf = reading{}, readOptions{}, false, 0
 	rd.buf, rd.page = rd.buf[:0], page{col: rd.page.col[:0]}
@@ -290,8 +295,10 @@ func (rd *reader) iterOptions(scan bool) cell.IterOptions {
 
 func (rd *reader) config() merge.Config {
 	c := merge.Config{Families: rd.table.families, AsOf: rd.asOf, Raw: rd.opts.raw}
-	if rd.filtered && (rd.prog.Ranks || rd.prog.Counts) || rd.page.cells > 0 {
+	if rd.page.cells > 0 {
 		c.First = 4
+	} else if rd.filtered {
+		c.First = rd.prog.First()
 	}
 	return c
 }

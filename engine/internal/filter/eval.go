@@ -98,20 +98,32 @@ type run struct {
 	done   bool // the output wants no more
 
 	mem  []cell.Cell
+	high int // how much of mem was lent to those who fill it
 	seek []byte
 }
 
 func (r *run) reset() {
 	r.out, r.row, r.col, r.target = nil, nil, nil, -1
-	clear(r.mem) // it points into blocks
+	clear(r.mem[:r.high]) // it points into blocks
+	r.high = 0
 }
 
 // Sizes of the requests for cells, and how many useless ones are looked at before a seek is tried.
 const (
 	bufCells  = 64
-	fewCells  = 4
-	skipCells = 16
+	skipCells = 12 // fewer than a request after a seek
 )
+
+// First is how many cells of a row are likely to do; 0: as many as there are.
+func (p *Program) First() int {
+	switch {
+	case p.Counts || p.Ranks && p.single:
+		return 4
+	case p.Ranks:
+		return 16
+	}
+	return 0
+}
 
 // Run filters the row that m stands on. Nothing of it has been read, unless moved is set. It reports whether the output
 // wants more.
@@ -185,8 +197,8 @@ func (p *Program) walk(m Cells) error {
 		r.mem = make([]cell.Cell, bufCells)
 	}
 	room := bufCells
-	if p.Ranks || p.Counts {
-		room = fewCells
+	if n := p.First(); n > 0 {
+		room = n
 	}
 	if p.root == toOutput {
 		return p.pour(m)
@@ -194,6 +206,7 @@ func (p *Program) walk(m Cells) error {
 	var h hint
 	skipped := 0
 	for {
+		r.high = max(r.high, room)
 		buf := m.Cells(r.mem[:0:room])
 		if len(buf) == 0 {
 			return m.Err()
@@ -232,6 +245,9 @@ func (p *Program) walk(m Cells) error {
 				m.SeekCell(h.from.From, math.MaxInt64)
 			}
 			h.want, skipped = wantNext, 0
+			if n := p.First(); n > 0 {
+				room = n // what follows may be skipped as well
+			}
 		}
 	}
 }
@@ -250,6 +266,7 @@ func (h *hint) skips(c *cell.Cell) bool {
 // pour sends all cells to the output.
 func (p *Program) pour(m Cells) error {
 	r := &p.run
+	r.high = len(r.mem)
 	for {
 		buf := m.Cells(r.mem[:0])
 		if len(buf) == 0 {
