@@ -108,7 +108,14 @@ func (c *cursor) seekGE(key []byte) bool {
 		return false
 	}
 	if c.zone.excuses(c.index, p.i) {
-		return c.enter(p)
+		if !c.zone.point {
+			return c.enter(p)
+		}
+		if q, x, ok := c.step(p, 1); !ok || !x.Cut(q.i) {
+			c.leftOut++
+			return false
+		}
+		// The row may go on in blocks that are wanted.
 	}
 	if !c.load(p) {
 		return false
@@ -116,6 +123,9 @@ func (c *cursor) seekGE(key []byte) bool {
 	n, _ := c.keys.SearchRow(key)
 	if n < c.keys.Rows {
 		return c.place(n)
+	}
+	if c.zone.point {
+		return false
 	}
 	p, _, ok = c.step(c.at, 1)
 	return ok && c.enter(p)
