@@ -111,9 +111,15 @@ func (p *Program) Compile(s *Spec, t Table, o Options) error {
 // Forget drops what the program points to but for its own memory.
 func (p *Program) Forget() { p.reset() }
 
+// keepParts bounds the memory that is kept for the next filter.
+const keepParts = 1024
+
 func (p *Program) reset() {
 	clear(p.parts)
 	clear(p.nodes)
+	if cap(p.parts) > keepParts {
+		p.parts, p.nodes, p.verdict = nil, nil, nil
+	}
 	p.parts, p.nodes, p.rowOnly, p.verdict = p.parts[:0], p.nodes[:0], p.rowOnly[:0], p.verdict[:0]
 	p.root, p.conds, p.single = toNothing, 0, false
 	p.Cols, p.Rows, p.MinTS, p.MaxTS = nil, nil, 0, math.MaxInt64
