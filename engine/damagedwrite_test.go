@@ -1,8 +1,12 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -70,5 +74,38 @@ func TestWritesThatReadDamageFailAlone(t *testing.T) {
 	flip(t, s.fs, name, 40)
 	if got := s.scan(tb); strings.Count(got, "=") != 2 {
 		t.Errorf("left:\n%s", got)
+	}
+}
+
+// A mapped file that somebody cuts short under the store makes reads inside a write an error too, not a crash of the process.
+func TestWriteThatReadsACutFileFails(t *testing.T) {
+	dir := t.TempDir()
+	db := openDisk(t, dir, Options{Reads: ReadMapped, CacheBytes: 1 << 16})
+	defer db.Close()
+	tb := create(t, db, "t", map[string]gc.Rule{"f": {}})
+	for i := range 200 {
+		m := NewMutation()
+		m.Set("f", "n", 1, bytes.Repeat([]byte{byte(i), 7}, 2000))
+		if err := tb.Apply(ctx, fmt.Sprintf("row%03d", i), m, NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if err := os.Truncate(files[0], 4096); err != nil {
+		t.Fatal(err)
+	}
+	app := NewReadModifyWrite()
+	app.AppendValue("f", "n", []byte("x"))
+	if _, err := tb.ReadModifyWrite(ctx, "row150", app); err == nil || errors.Is(err, ErrUnknownOutcome) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := tb.ReadModifyWrite(ctx, "another", app); err != nil {
+		t.Error(err)
 	}
 }
