@@ -140,6 +140,16 @@ func TestBadInput(t *testing.T) {
 		{"read of an empty key in a list", read(RowList{"a", ""}), ErrRowKey, "row 2 of 2"},
 		{"range the wrong way round", read(Rows{AllRows(), NewRange("b", "a")}), ErrRange, "part 2 of 2"},
 		{"nil row set", read(nil), ErrRange, ""},
+		{"nil position", read(AllRows(), ContinueAt(nil)), ErrOption, "position"},
+		{"position in a malformed family", read(AllRows(), After(Position{Row: "r", Family: "a b"})), ErrFamilyName, "position"},
+		{"position without a family", read(AllRows(), After(Position{Row: "r", Qualifier: "q"})), ErrOption, "position"},
+		{"position without a row", read(AllRows(), After(Position{Family: "f"})), ErrRowKey, "position"},
+		{"position at a negative time", read(AllRows(), After(Position{Row: "r", Family: "f", Timestamp: -1})), ErrTimestamp, "position"},
+		{"position with negative copies", read(AllRows(), After(Position{Row: "r", Family: "f", Copies: -1})), ErrOption, "position"},
+		{"negative budget of cells", read(AllRows(), LimitCells(-1)), ErrLimit, "cells"},
+		{"negative budget of bytes", read(AllRows(), LimitBytes(-1)), ErrLimit, "bytes"},
+		{"pattern that is none", read(AllRows(), RowFilter(ChainFilters(PassAllFilter(), ValueFilter("(")))), ErrFilter, "chain: filter 2 of 2"},
+		{"filters nested too deep", read(AllRows(), RowFilter(nested(1000))), ErrFilter, "256 deep"},
 		{"nil read option", read(AllRows(), nil), ErrOption, "nil read option"},
 		{"nil function", func() error { return tb.ReadRows(ctx, AllRows(), nil) }, ErrOption, "nil function"},
 		{"nil function for cells", func() error { return tb.ReadCellsBorrowed(ctx, AllRows(), nil) }, ErrOption, "nil function"},
@@ -339,4 +349,12 @@ func TestDirectoriesThatAreNotUnderstood(t *testing.T) {
 	if got := s.scan(s.Table("t")); got != "r f:q@1=v\nr2 f:q@1=v\n" {
 		t.Fatal(got)
 	}
+}
+
+func nested(n int) Filter {
+	f := PassAllFilter()
+	for range n {
+		f = ChainFilters(PassAllFilter(), f)
+	}
+	return f
 }

@@ -27,3 +27,25 @@ func TestCompactTellsThatItsFileIsDamaged(t *testing.T) {
 	}
 	flip(t, s.fs, name, int(f.Size)-20)
 }
+
+// A file that was set aside goes with the rows that it holds, and what it was in the way of goes on.
+func TestDropOfRowsGetsRidOfADamagedFile(t *testing.T) {
+	s := newStore(t, nil)
+	tb := s.table("t", map[string]gc.Rule{"f": {}})
+	s.must(tb.Apply(ctx, "b", set("f", "q", 1, "v")))
+	s.must(s.Flush(ctx))
+	f := s.states.cur.Load().version.Trees[1].Files[0][0]
+	flip(t, s.fs, path.Join("/store", levels.TableName(f.Num)), int(f.Size)-20)
+	s.must(tb.Apply(ctx, "a", set("f", "q", 1, "v")))
+	s.must(tb.Apply(ctx, "c", set("f", "q", 1, "v")))
+	if err := s.Compact(ctx); !errors.Is(err, ErrDamaged) {
+		t.Fatal(err)
+	}
+	s.must(tb.DropRowRange(ctx, NewRange("b", "c")))
+	s.want(s.scan(tb), "a f:q@1=v\nc f:q@1=v\n")
+	s.must(s.Compact(ctx))
+	s.want(s.scan(tb), "a f:q@1=v\nc f:q@1=v\n")
+	if m := s.Metrics(); m.StandingChanges != 0 {
+		t.Errorf("%d changes stand", m.StandingChanges)
+	}
+}

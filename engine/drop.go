@@ -9,7 +9,8 @@ import (
 // DropRowRange removes all rows of a range, in one step whose cost does not depend on how much they hold: what lies in whole
 // files goes at once, the rest is hidden from then on and removed in the background. It has a place in the order of writes: what
 // was written before is gone, what is written after stays, whatever its timestamp. It is durable when it returns. ctx bounds
-// waiting; batches of the table wait meanwhile. Snapshots taken before still see the rows.
+// waiting; batches of the table wait meanwhile. Snapshots taken before still see the rows. For a few rows a batch of deletes is
+// cheaper: a drop seals the table's memtables, and files that lie in the range in part are rewritten.
 func (t *Table) DropRowRange(ctx context.Context, rows RowRange) error {
 	spans, err := rows.spans(nil)
 	if err != nil {
@@ -40,7 +41,8 @@ func (t *Table) DropRowRange(ctx context.Context, rows RowRange) error {
 func (t *Table) DropAllRows(ctx context.Context) error { return t.DropRowRange(ctx, AllRows()) }
 
 // takeWhole removes with e the files that lie whole in the rows which the table's last change drops, and holds them until the
-// edit is installed. Files that a job is at work on stay: its output is behind the change as they are.
+// edit is installed; damaged ones that were set aside too. Files that a job is at work on stay: its output is behind the
+// change as they are.
 func (j *jobs) takeWhole(v *levels.Version, t *levels.Table, e *levels.Edit) (held []levels.Num) {
 	c := &t.Changes[len(t.Changes)-1]
 	j.mu.Lock()
@@ -52,7 +54,7 @@ func (j *jobs) takeWhole(v *levels.Version, t *levels.Table, e *levels.Edit) (he
 		}
 		for l, files := range tree.Files {
 			for _, f := range files {
-				if c.Covers(f.Bounds) && !j.busy.Held(f.Num) {
+				if c.Covers(f.Bounds) && (j.aside[f.Num] || !j.busy.Held(f.Num)) {
 					j.busy.Hold(f.Num)
 					held = append(held, f.Num)
 					e.Deleted = append(e.Deleted, levels.DeletedFile{Tree: g.Tree, Level: l, Num: f.Num})
@@ -68,5 +70,6 @@ func (j *jobs) unhold(files []levels.Num) {
 	defer j.mu.Unlock()
 	for _, num := range files {
 		j.busy.Release(num)
+		delete(j.aside, num)
 	}
 }

@@ -27,8 +27,9 @@ type jobs struct {
 	flushing map[uint64]bool
 	running  int // compactions
 	busy     levels.Busy
-	retryAt  time.Time     // after a failure nothing starts before
-	retry    time.Duration // the pause that led there
+	aside    map[levels.Num]bool // held in busy because they are damaged, by no job
+	retryAt  time.Time           // after a failure nothing starts before
+	retry    time.Duration       // the pause that led there
 	timer    *time.Timer
 	stopped  bool
 	manual   int           // callers that wait to compact a range; others stand back
@@ -46,6 +47,7 @@ const (
 func (j *jobs) init(db *DB) {
 	j.db = db
 	j.flushing = map[uint64]bool{}
+	j.aside = map[levels.Num]bool{}
 	j.changed = make(chan struct{})
 }
 
@@ -251,6 +253,7 @@ func (j *jobs) startCompaction(plan levels.Plan, done func(error)) {
 		if damaged {
 			for _, num := range damagedInputs(&plan, err) {
 				j.busy.Hold(num)
+				j.aside[num] = true
 			}
 			j.db.health.setAside(err)
 		}

@@ -59,6 +59,9 @@ func (o *rowOutput) Put(c *cell.Cell, stripped bool, label string) bool {
 	return !rd.page.full
 }
 
+// Alive implements filter.Output.
+func (o *rowOutput) Alive() error { return o.rd.alive() }
+
 // family is the schema's string of a family's name, so that it is not copied for each cell.
 func (o *rowOutput) family(f []byte, life uint64) string {
 	name := unsafe.String(&f[0], len(f))
@@ -114,6 +117,9 @@ func (o *cellOutput) Put(c *cell.Cell, stripped bool, label string) bool {
 	}
 	return !rd.page.full
 }
+
+// Alive implements filter.Output.
+func (o *cellOutput) Alive() error { return o.rd.alive() }
 
 // lend calls the caller's function.
 func (o *cellOutput) lend(x *BorrowedCell) bool {

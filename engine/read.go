@@ -119,10 +119,14 @@ func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (ou
 	}
 	defer closeInto(m, &err)
 	rd.db.stats.rowReads.Add(1)
-	if out.Cells, err = rd.row(m, key); err == nil {
-		rd.ended(key)
+	if out.Cells, err = rd.row(m, key); err != nil {
+		return out, err
 	}
-	return out, err
+	if !rd.page.full {
+		key = nil
+	}
+	rd.ended(key)
+	return out, nil
 }
 
 // ReadRows calls fn for each row of set, in order, until fn returns false. fn may use the store, but must not close it: Close
@@ -137,7 +141,7 @@ func (t *Table) ReadRows(ctx context.Context, set RowSet, fn func(Row) bool, opt
 		return err
 	}
 	defer rd.end()
-	return rd.each(ctx, set, func(m *merge.Iter) (bool, bool, error) {
+	return rd.each(set, func(m *merge.Iter) (bool, bool, error) {
 		cells, err := rd.guardedRow(m)
 		if err != nil || len(cells) == 0 {
 			return false, true, err
@@ -174,7 +178,7 @@ func (t *Table) ReadCellsBorrowed(ctx context.Context, set RowSet, fn func(Borro
 	defer rd.end()
 	out := &rd.cellOut
 	out.rd, out.fn, out.spoil = rd, fn, invariants
-	return rd.each(ctx, set, func(m *merge.Iter) (any, more bool, err error) {
+	return rd.each(set, func(m *merge.Iter) (any, more bool, err error) {
 		defer mapped.Leave(mapped.Enter(), &err)
 		out.begin(m.Row())
 		more, err = rd.cells(m, out.cell.Row, out)
@@ -188,6 +192,7 @@ func (t *Table) ReadCellsBorrowed(ctx context.Context, set RowSet, fn func(Borro
 // reader is one call's read.
 type reader struct {
 	reading
+	ctx      context.Context // of the running call
 	opts     readOptions
 	filtered bool // prog is the filter
 	prog     filter.Program
@@ -218,7 +223,7 @@ func (t *Table) begin(ctx context.Context, opts []ReadOption) (*reader, error) {
 		rd.recycle()
 		return nil, err
 	}
-	rd.db = db
+	rd.db, rd.ctx = db, ctx
 	if err := rd.pin(ctx, t); err != nil {
 		rd.end()
 		return nil, err
@@ -269,11 +274,12 @@ var readers = sync.Pool{New: func() any { return &reader{buf: make([]cell.Cell, 
 
 // recycle forgets everything but the scratch.
 func (rd *reader) recycle() {
-	clear(rd.buf[:cap(rd.buf)]) // it points into blocks
 	if rd.filtered {
 		rd.prog.Forget()
+	} else {
+		clear(rd.buf[:cap(rd.buf)]) // it points into blocks
 	}
-	rd.reading, rd.opts, rd.filtered, rd.asOf = reading{}, readOptions{}, false, 0
+	rd.reading, rd.ctx, rd.opts, rd.filtered, rd.asOf = reading{}, nil, readOptions{}, false, 0
 	rd.buf, rd.page = rd.buf[:0], page{col: rd.page.col[:0]}
 	rd.rowOut, rd.cellOut = rowOutput{}, cellOutput{}
 	readers.Put(rd)
@@ -290,14 +296,16 @@ func (rd *reader) iterOptions(scan bool) cell.IterOptions {
 
 func (rd *reader) config() merge.Config {
 	c := merge.Config{Families: rd.table.families, AsOf: rd.asOf, Raw: rd.opts.raw}
-	if rd.filtered && (rd.prog.Ranks || rd.prog.Counts) || rd.page.cells > 0 {
+	if rd.page.cells > 0 {
 		c.First = 4
+	} else if rd.filtered {
+		c.First = rd.prog.First()
 	}
 	return c
 }
 
 // each walks the rows of set in the direction asked for. fn reports whether the row had a cell left, and whether to go on.
-func (rd *reader) each(ctx context.Context, set RowSet, fn func(m *merge.Iter) (any, more bool, err error)) (err error) {
+func (rd *reader) each(set RowSet, fn func(m *merge.Iter) (any, more bool, err error)) (err error) {
 	spans, err := spansOf(set)
 	if err != nil {
 		return err
@@ -324,11 +332,8 @@ func (rd *reader) each(ctx context.Context, set RowSet, fn func(m *merge.Iter) (
 		}
 		ok, err := rd.move(m, func() bool { return rd.seek(m, s) })
 		for ; ok && err == nil && s.contains(m.Row()); ok, err = rd.move(m, m.Next) {
-			if err := ctx.Err(); err != nil {
+			if err := rd.alive(); err != nil {
 				return err
-			}
-			if rd.db.life.closed.Load() {
-				return ErrClosed
 			}
 			found, more, err := fn(m)
 			if err != nil {
@@ -348,6 +353,17 @@ func (rd *reader) each(ctx context.Context, set RowSet, fn func(m *merge.Iter) (
 		}
 	}
 	rd.ended(nil)
+	return nil
+}
+
+// alive returns an error if the caller has given up or the store is being closed.
+func (rd *reader) alive() error {
+	if err := rd.ctx.Err(); err != nil {
+		return err
+	}
+	if rd.db.life.closed.Load() {
+		return ErrClosed
+	}
 	return nil
 }
 
@@ -398,7 +414,12 @@ func (rd *reader) cells(m *merge.Iter, row []byte, out filter.Output) (more bool
 	if start.Col != nil {
 		m.SeekCell(start.Col, start.TS)
 	}
-	for {
+	for asked := 1; ; asked++ {
+		if asked%64 == 0 {
+			if err := rd.alive(); err != nil {
+				return false, err
+			}
+		}
 		rd.buf = m.Cells(rd.buf[:0])
 		if len(rd.buf) == 0 {
 			return true, m.Err()

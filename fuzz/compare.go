@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rowandb/rowan/engine"
 )
@@ -18,6 +19,19 @@ func (r *runner) read(o Op) error {
 		r.counts.add("read of a snapshot", 1)
 	}
 	t := r.db.Table(o.Table)
+	if at := o.Read.AsOf; at != 0 {
+		opts = append(opts, engine.AsOf(time.UnixMicro(at)))
+		err := t.ReadCellsBorrowed(ctx, engine.AllRows(), func(engine.BorrowedCell) bool { return false }, engine.AsOf(time.UnixMicro(at)))
+		switch {
+		case errors.Is(err, engine.ErrAsOf) && at < model.Now:
+			r.counts.add("read as of too early a time", 1)
+			return nil // what was there then may be collected by now
+		case err != nil:
+			return err
+		}
+		r.counts.add("read as of another time", 1)
+		model = &Model{Tables: model.Tables, Now: at}
+	}
 	if !model.Tables[o.Table].knows(o.Read.named()) {
 		err := t.ReadCellsBorrowed(ctx, engine.AllRows(), func(engine.BorrowedCell) bool { return false }, opts...)
 		if !errors.Is(err, engine.ErrNoFamily) {

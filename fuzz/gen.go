@@ -410,6 +410,11 @@ func (g *generator) read() (r Read) {
 		r.Limit = 1 + g.r.IntN(5)
 	}
 	r.Reverse = chance(g.r, 40)
+	if r.Snapshot == 0 && chance(g.r, 10) {
+		if r.AsOf = g.now + int64(g.r.IntN(8000)) - 1000; chance(g.r, 20) {
+			r.AsOf = g.now - int64(g.r.IntN(8000))
+		}
+	}
 	if chance(g.r, 25) {
 		r.Filter = g.filter(true)
 		return r

@@ -118,6 +118,7 @@ type Read struct {
 	Latest     int     // only so many versions of each column, if not 0
 	LatestLast bool    // chained after Times, not before
 	Filter     *Filter // instead of all these
+	AsOf       int64   // engine time to read as of, if not 0
 }
 
 // KeyRange is a range of strings. Ends are "[" or "(" at the start and "]" or ")" at the end, or "" for none. As rows in a
@@ -172,7 +173,7 @@ func (s KeySet) Contains(k string) bool {
 //	compact "t0" rows - -
 //	tick 1000
 //
-// OPTIONS are snapshot N, limit N, reverse, family "f", column [ "a" "b" ), times 3 9, latest N, latestlast, filter FILTER.
+// OPTIONS are snapshot N, limit N, reverse, family "f", column [ "a" "b" ), times 3 9, latest N, latestlast, asof N, filter FILTER.
 // FILTER is as Filter.String writes it, "nothing" for none; rules are numbers in Rules.
 
 // String returns the operation's line.
@@ -270,6 +271,9 @@ func (r Read) options() string {
 	}
 	if r.LatestLast {
 		b.WriteString(" latestlast")
+	}
+	if r.AsOf != 0 {
+		fmt.Fprintf(&b, " asof %d", r.AsOf)
 	}
 	if r.Filter != nil {
 		b.WriteString(" filter " + r.Filter.String())

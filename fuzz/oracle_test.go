@@ -42,6 +42,7 @@ var floors = map[string]int{
 	"row stepped back to": 8_000, "all that could be lost": 20, "a prefix kept": 20, "file verified": 1_000,
 	"condition": 2_000, "precondition": 300, "read-modify-write": 2_000, "batch refused": 500, "filter tree": 4_000,
 	"filter refused": 300, "page": 3_000, "family added": 200, "family dropped": 200, "rule changed": 1_500, "rule change pending": 10,
+	"read as of another time": 1_000, "read as of too early a time": 50,
 }
 
 // Lists that were written by hand or once failed.

@@ -190,6 +190,8 @@ func (p *parser) options(r *Read) {
 			r.Latest = int(p.number())
 		case "latestlast":
 			r.LatestLast = true
+		case "asof":
+			r.AsOf = p.number()
 		case "filter":
 			r.Filter = p.filter(0)
 		default:

@@ -223,6 +223,9 @@ func (r *readText) read(p *parser) []string {
 	if single != "" && len(rows) == 1 {
 		row, err := r.tb.ReadRow(ctx, single, opts...)
 		r.must(err)
+		if next != pos && next != (engine.Position{}) { // a limit of rows does not end a read of one
+			r.t.Errorf("one row continues at %+v, rows at %+v", next, pos)
+		}
 		var one []filteredRow
 		if len(row.Cells) > 0 {
 			one = append(one, fromFiltered(row))
@@ -259,4 +262,33 @@ func (r *readText) same(how string, got []string, rows []filteredRow) {
 	if !slices.Equal(got, want) {
 		r.t.Errorf("%s:\n%s\nand row by row\n%s", how, strings.Join(want, "\n"), strings.Join(got, "\n"))
 	}
+}
+
+func FuzzParseFilter(f *testing.F) {
+	files, err := filepath.Glob("testdata/reads/*.txt")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, line := range strings.Split(string(text), "\n") {
+			if _, x, ok := strings.Cut(line, " filter "); ok {
+				f.Add(x)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		x, err := ParseFilter(text)
+		if err != nil {
+			return
+		}
+		y, err := ParseFilter(x.String())
+		if err != nil || y.String() != x.String() {
+			t.Fatalf("%q reads back as %q, %v", x, y, err)
+		}
+		x.Engine()
+	})
 }

@@ -22,7 +22,12 @@ type Output interface {
 	// Put takes a cell, valid until it returns, and reports whether more are wanted. stripped: its value counts as empty. label
 	// is empty for none.
 	Put(c *cell.Cell, stripped bool, label string) (more bool)
+	// Alive is asked now and then in long rows; an error ends the run with it.
+	Alive() error
 }
+
+// aliveEvery is how many requests for cells go between two questions.
+const aliveEvery = 64
 
 // Start is where in the row the output begins, for those who have read a part before: at column Col, and there at TS if the
 // cells before need not be counted.
@@ -98,20 +103,32 @@ type run struct {
 	done   bool // the output wants no more
 
 	mem  []cell.Cell
+	high int // how much of mem was lent to those who fill it
 	seek []byte
 }
 
 func (r *run) reset() {
 	r.out, r.row, r.col, r.target = nil, nil, nil, -1
-	clear(r.mem) // it points into blocks
+	clear(r.mem[:r.high]) // it points into blocks
+	r.high = 0
 }
 
 // Sizes of the requests for cells, and how many useless ones are looked at before a seek is tried.
 const (
 	bufCells  = 64
-	fewCells  = 4
-	skipCells = 16
+	skipCells = 12 // fewer than a request after a seek
 )
+
+// First is how many cells of a row are likely to do; 0: as many as there are.
+func (p *Program) First() int {
+	switch {
+	case p.Counts || p.Ranks && p.single:
+		return 4
+	case p.Ranks:
+		return 16
+	}
+	return 0
+}
 
 // Run filters the row that m stands on. Nothing of it has been read, unless moved is set. It reports whether the output
 // wants more.
@@ -185,15 +202,19 @@ func (p *Program) walk(m Cells) error {
 		r.mem = make([]cell.Cell, bufCells)
 	}
 	room := bufCells
-	if p.Ranks || p.Counts {
-		room = fewCells
+	if n := p.First(); n > 0 {
+		room = n
 	}
 	if p.root == toOutput {
 		return p.pour(m)
 	}
 	var h hint
 	skipped := 0
-	for {
+	for asked := 1; ; asked++ {
+		if err := p.alive(asked); err != nil {
+			return err
+		}
+		r.high = max(r.high, room)
 		buf := m.Cells(r.mem[:0:room])
 		if len(buf) == 0 {
 			return m.Err()
@@ -232,8 +253,18 @@ func (p *Program) walk(m Cells) error {
 				m.SeekCell(h.from.From, math.MaxInt64)
 			}
 			h.want, skipped = wantNext, 0
+			if n := p.First(); n > 0 {
+				room = n // what follows may be skipped as well
+			}
 		}
 	}
+}
+
+func (p *Program) alive(asked int) error {
+	if asked%aliveEvery != 0 || p.run.out == nil {
+		return nil
+	}
+	return p.run.out.Alive()
 }
 
 // skips reports whether c, of the column that the hint was given in or a later one, is not wanted.
@@ -250,7 +281,11 @@ func (h *hint) skips(c *cell.Cell) bool {
 // pour sends all cells to the output.
 func (p *Program) pour(m Cells) error {
 	r := &p.run
-	for {
+	r.high = len(r.mem)
+	for asked := 1; ; asked++ {
+		if err := p.alive(asked); err != nil {
+			return err
+		}
 		buf := m.Cells(r.mem[:0])
 		if len(buf) == 0 {
 			return m.Err()

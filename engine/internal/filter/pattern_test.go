@@ -137,7 +137,7 @@ func TestPatternAllocatesNothing(t *testing.T) {
 			for _, b := range in {
 				x.match(b, &s)
 			}
-		}); n != 0 {
+		}); n != 0 && !raceEnabled { // under the race detector pools forget
 			t.Errorf("%q: %v allocations", p, n)
 		}
 	}

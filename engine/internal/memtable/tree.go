@@ -27,7 +27,12 @@ type fresh struct {
 	order [2][slots / 8]uint64
 	heads [slots]uint64
 	refs  [slots]uint32
-	kids  [slots]uint32 // above the leaves only
+}
+
+// freshInner is fresh for an inner node. A leaf is shorter, and may be the last of its chunk.
+type freshInner struct {
+	fresh
+	kids [slots]uint32
 }
 
 // newNode makes a node of the given items, unlatched. The caller knows that nobody sees it yet.
@@ -71,7 +76,7 @@ func (t *Table) newNode(tr *tree, level, low, high, next uint32, it items) (uint
 	}
 	copy(f.refs[:], it.refs)
 	if level > 0 {
-		copy(f.kids[:], it.kids)
+		copy((*freshInner)(p).kids[:], it.kids)
 	}
 	const ascending = 0x0706050403020100
 	for i := 0; i < len(it.refs); i += 8 {
