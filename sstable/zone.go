@@ -15,13 +15,14 @@ import (
 // A row whose first blocks are left out begins with its first wanted one, and one that has none is not there.
 type zone struct {
 	on       bool
+	point    bool // only the row sought matters
 	min, max int64
 	families uint64
 	valuesTo int64 // values of cells that are later are not wanted; 0: all are
 }
 
 func (z *zone) set(r *Reader, o *cell.IterOptions) {
-	*z = zone{min: o.MinTS, max: math.MaxInt64, families: math.MaxUint64, valuesTo: o.ValuesTo}
+	*z = zone{min: o.MinTS, max: math.MaxInt64, families: math.MaxUint64, valuesTo: o.ValuesTo, point: o.Point}
 	if o.MaxTS > 0 {
 		z.max = o.MaxTS
 	}
