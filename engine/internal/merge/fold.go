@@ -43,14 +43,14 @@ func (f *folder) of(fams *Families, col []byte) cell.Fold {
 	return f.fold
 }
 
-// folding is Cells for tables with aggregate families: one cell at a time, states of the same cell joined. A delete in a source
-// says nothing about the states of the same source, and hides those of all older ones.
+// folding is Cells for tables with aggregate families: states of the same cell are joined. A delete in a source says nothing about
+// the states of the same source, and hides those of all older ones.
 func (r *Row) folding(dst []cell.Cell) []cell.Cell {
 	for _, s := range r.src {
 		s.used = false
 	}
 	for len(dst) < cap(dst) && r.gc.err == nil && r.folds.err == nil {
-		win := -1
+		win, next, same := -1, -1, false // the source with the least cell, the one after it, whether an older one has it too
 		for i, s := range r.src {
 			if s.pos == len(s.buf) {
 				if s.done {
@@ -63,31 +63,50 @@ func (r *Row) folding(dst []cell.Cell) []cell.Cell {
 					continue
 				}
 			}
-			if c := &s.buf[s.pos]; win < 0 || before(c, &r.src[win].buf[r.src[win].pos]) {
+			if win < 0 {
 				win = i
+				continue
+			}
+			c, w := &s.buf[s.pos], &r.src[win].buf[r.src[win].pos]
+			switch d := cell.Compare(c.Col, c.TS, w.Col, w.TS); {
+			case d == 0:
+				same = true
+			case d < 0:
+				win, next, same = i, win, false
+			case next < 0 || before(c, &r.src[next].buf[r.src[next].pos]):
+				next = i
 			}
 		}
 		if win < 0 {
 			break
 		}
-		out := r.src[win].buf[r.src[win].pos]
-		hidden := r.shade && win > 0 && r.shaded(win, &out)
-		if out.Kind == cell.KindMerge && !hidden {
-			r.join(win, &out)
-		}
-		r.src[win].pos++
-		for _, s := range r.src[win+1:] { // older copies of the same cell
-			if s.pos < len(s.buf) && cell.Compare(s.buf[s.pos].Col, s.buf[s.pos].TS, out.Col, out.TS) == 0 {
-				s.pos++
-			}
-		}
-		if hidden || !r.cfg.plain() && !r.gc.keep(r.key, &out) {
+		if !same { // nor has any other source a cell that take comes to
+			dst = r.take(dst, win, next, false)
 			continue
 		}
-		r.src[win].used = true
-		dst = append(dst, out)
+		dst = r.takeSame(dst, win)
 	}
 	return dst
+}
+
+// takeSame moves the cell that win stands on to dst, joined with the older copies, and passes over these.
+func (r *Row) takeSame(dst []cell.Cell, win int) []cell.Cell {
+	out := r.src[win].buf[r.src[win].pos]
+	hidden := r.shade && win > 0 && r.shaded(win, &out)
+	if out.Kind == cell.KindMerge && !hidden {
+		r.join(win, &out)
+	}
+	r.src[win].pos++
+	for _, s := range r.src[win+1:] {
+		if s.pos < len(s.buf) && cell.Compare(s.buf[s.pos].Col, s.buf[s.pos].TS, out.Col, out.TS) == 0 {
+			s.pos++
+		}
+	}
+	if hidden || r.folds.err != nil || !r.cfg.plain() && !r.gc.keep(r.key, &out) {
+		return dst
+	}
+	r.src[win].used = true
+	return append(dst, out)
 }
 
 // join folds into out what sources older than win have for the same cell.
