@@ -124,7 +124,7 @@ func (r filteredRow) String() string {
 func TestFiltersAgreeWithTheirDefinition(t *testing.T) {
 	for seed := range uint64(2) {
 		tb, m, g := filterStore(t, seed)
-		for i := range 250 {
+		for i := range defaultOps / 2000 { // fewer under the race detector
 			f := g.Filter(1 + g.R.IntN(14))
 			parsed, err := ParseFilter(f.String())
 			if err != nil || parsed.String() != f.String() {
