@@ -35,6 +35,9 @@ func (f *folder) of(fams *Families, col []byte) cell.Fold {
 	if f.prefix != nil && bytes.HasPrefix(col, f.prefix) {
 		return f.fold
 	}
+	if fams == nil {
+		return cell.FoldNone
+	}
 	fam, err := fams.find(col)
 	if err != nil || fam == nil {
 		return cell.FoldNone // the rules will say what is wrong with it
@@ -43,53 +46,8 @@ func (f *folder) of(fams *Families, col []byte) cell.Fold {
 	return f.fold
 }
 
-// folding is Cells for tables with aggregate families: states of the same cell are joined. A delete in a source says nothing about
-// the states of the same source, and hides those of all older ones.
-func (r *Row) folding(dst []cell.Cell) []cell.Cell {
-	for _, s := range r.src {
-		s.used = false
-	}
-	for len(dst) < cap(dst) && r.gc.err == nil && r.folds.err == nil {
-		win, next, same := -1, -1, false // the source with the least cell, the one after it, whether an older one has it too
-		for i, s := range r.src {
-			if s.pos == len(s.buf) {
-				if s.done {
-					continue
-				}
-				if s.used {
-					return dst // refilling would pull bytes from under cells just handed out
-				}
-				if !s.fill() {
-					continue
-				}
-			}
-			if win < 0 {
-				win = i
-				continue
-			}
-			c, w := &s.buf[s.pos], &r.src[win].buf[r.src[win].pos]
-			switch d := cell.Compare(c.Col, c.TS, w.Col, w.TS); {
-			case d == 0:
-				same = true
-			case d < 0:
-				win, next, same = i, win, false
-			case next < 0 || before(c, &r.src[next].buf[r.src[next].pos]):
-				next = i
-			}
-		}
-		if win < 0 {
-			break
-		}
-		if !same { // nor has any other source a cell that take comes to
-			dst = r.take(dst, win, next, false)
-			continue
-		}
-		dst = r.takeSame(dst, win)
-	}
-	return dst
-}
-
-// takeSame moves the cell that win stands on to dst, joined with the older copies, and passes over these.
+// takeSame moves the cell that win stands on to dst and passes over the older copies. States are joined: a delete in a source says
+// nothing about those of the same source, and hides those of all older ones.
 func (r *Row) takeSame(dst []cell.Cell, win int) []cell.Cell {
 	out := r.src[win].buf[r.src[win].pos]
 	hidden := r.shade && win > 0 && r.shaded(win, &out)
