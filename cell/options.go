@@ -12,6 +12,10 @@ type IterOptions struct {
 	// bounds were narrowed by a drop of rows. Nil means no restriction. Like Columns, it may leave a row empty.
 	Bounds *Bounds
 
+	// Point says that SeekGE is asked for one row and the rows after it do not matter: the iterator may end instead of going
+	// on to them.
+	Point bool
+
 	// Wanted, if not nil, says more closely than Columns which columns are wanted: ascending, disjoint ranges inside Columns.
 	// A source may use it to leave out blocks, and yields what it likes of the rest of Columns.
 	Wanted []Range

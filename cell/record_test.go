@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/rowandb/rowan/internal/damage"
@@ -16,6 +17,9 @@ func sampleRecord() []byte {
 	b.Append(Entry{Op: OpCell, Kind: KindSet, Tree: 1, Row: []byte("r"), Col: col, TS: 200, Value: []byte("hi")})
 	b.Append(Entry{Op: OpDelete, Tree: 1, Row: []byte("r"), Col: col, Hi: 9})
 	b.Append(Entry{Op: OpRange, Tree: 1, Row: []byte("s")})
+	state := make([]byte, StateLen)
+	PutState(state, -2)
+	b.Append(Entry{Op: OpCell, Kind: KindMerge, Tree: 1, Row: []byte("s"), Col: []byte("g\x00\x02q"), Value: state})
 	return b.AppendRecord(nil, Header{FirstSeq: 5, EngineTime: 1000})
 }
 
@@ -29,14 +33,14 @@ func TestDocSample(t *testing.T) {
 		t.Errorf("the code writes %x", sampleRecord())
 	}
 	r, err := ReadRecord(b)
-	if err != nil || r.Header != (Header{FirstSeq: 5, EngineTime: 1000, Count: 3}) {
+	if err != nil || r.Header != (Header{FirstSeq: 5, EngineTime: 1000, Count: 4}) {
 		t.Fatalf("%+v %v", r.Header, err)
 	}
 	n := 0
 	for _, ok := r.Next(); ok; _, ok = r.Next() {
 		n++
 	}
-	if n != 3 || r.Err() != nil {
+	if n != 4 || r.Err() != nil {
 		t.Fatal(n, r.Err())
 	}
 }
@@ -47,6 +51,10 @@ func TestDamagedRecords(t *testing.T) {
 		if all(b[:i]) == nil {
 			t.Errorf("cut at %d of %d: no error", i, len(b))
 		}
+	}
+	short := bytes.Replace(b, []byte{8, 0xff}, []byte{7, 0xff}, 1)
+	if err := all(short[:len(short)-1]); !errors.Is(err, damage.Err) || !strings.Contains(err.Error(), "Add of 7 bytes") {
+		t.Errorf("a short state: %v", err)
 	}
 	if err := all(append(b, 0)); !errors.Is(err, damage.Err) {
 		t.Errorf("a byte too many: %v", err)

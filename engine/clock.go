@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rowandb/rowan/levels"
 )
 
 // A clock that is wrong for a moment must not make rules remove what cannot be brought back. Wall time that leaps ahead while
@@ -191,6 +193,69 @@ func (db *DB) ConfirmClock(ctx context.Context) error {
 	return nil
 }
 
+// LowerClock sets the store's time back to t, after the host's clock has been wrong: the store would stand still otherwise until
+// the clock has caught up with it. It returns the families, as "table/family", whose rules look at age: what they hid as of the
+// later time shows again. Nothing is done if the store's time is not beyond t; ErrAsOf if a cell was collected, or a rule loosened,
+// as of a time beyond t.
+func (db *DB) LowerClock(ctx context.Context, t time.Time) (shows []string, err error) {
+	if err := db.enter(); err != nil {
+		return nil, err
+	}
+	defer db.leave()
+	if err := db.writable(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	to := max(t.UnixMicro(), 0)
+	db.schemaMu.Lock()
+	defer db.schemaMu.Unlock()
+	if to >= db.clock.now() {
+		return nil, nil
+	}
+	err = db.installBy(nil, func(v *levels.Version) (*levels.Edit, error) {
+		for _, table := range v.Schema.Tables() {
+			if last := lastCollected(v, table); to < last {
+				return nil, fmt.Errorf("%w: table %q: the last collection was at %d, after %d", ErrAsOf, table.Name, last, to)
+			}
+			for _, f := range table.Families {
+				if f.Rule.LooksAtAge() {
+					shows = append(shows, table.Name+"/"+f.Name)
+				}
+			}
+		}
+		db.placeMu.Lock() // no batch is placed with a later time from here on
+		defer db.placeMu.Unlock()
+		db.clock.lower(to)
+		return &levels.Edit{Lowered: &levels.Lowered{Time: to, Seq: db.nextSeq - 1}, LastSeq: db.nextSeq - 1}, nil
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	db.logger.Warn("engine time is set back", "to", time.UnixMicro(to), "families that may show more", shows)
+	return shows, nil
+}
+
+// lower sets time back.
+func (c *clock) lower(to int64) {
+	b := c.moment()
+	c.base.Store(&b)
+	c.held.Store(nil)
+	c.mark.Store(to)
+}
+
+// lastCollected is the latest time as of which something of a table was collected, or is to be for good.
+func lastCollected(v *levels.Version, t *levels.Table) (last int64) {
+	for _, g := range t.Groups {
+		last = max(last, v.Trees[g.Tree].Collected)
+	}
+	for i := range t.Changes {
+		last = max(last, t.Changes[i].Time)
+	}
+	return last
+}
+
 // AsOf reads as if the time was t: rules that look at age hide what they would hide then. It does not undo writes and deletes.
 // What has been removed from disk cannot be shown again: a time before the last collection of a cell of the table, or before
 // a rule of it was loosened, is ErrAsOf. A later time than the present hides more.
@@ -205,14 +270,8 @@ func AsOf(t time.Time) ReadOption {
 
 // checkAsOf makes sure that nothing of the table was collected as of a later time.
 func (rd *reading) checkAsOf(asOf int64) error {
-	for i := range rd.table.groups {
-		last := rd.st.version.Trees[rd.table.groups[i].tree].Collected
-		for _, l := range rd.table.groups[i].layers {
-			last = max(last, l.change.Time)
-		}
-		if asOf < last {
-			return fmt.Errorf("%w: table %q at %d, its last collection was at %d", ErrAsOf, rd.table.Name, asOf, last)
-		}
+	if last := lastCollected(rd.st.version, rd.table.Table); asOf < last {
+		return fmt.Errorf("%w: table %q at %d, its last collection was at %d", ErrAsOf, rd.table.Name, asOf, last)
 	}
 	return nil
 }

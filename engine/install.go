@@ -18,6 +18,9 @@ func (db *DB) install(edit *levels.Edit, files []*levels.File, change func(st *s
 // rule as of a later time than a change of that rule grants is refused with errOutrun, and begun again.
 func (db *DB) installJob(edit *levels.Edit, files []*levels.File, table *rtable, change func(st *state)) error {
 	return db.installBy(files, func(v *levels.Version) (*levels.Edit, error) {
+		if edit.EngineTime > db.clock.mark.Load() {
+			return nil, errOutrun // time was set back meanwhile
+		}
 		if t := v.Schema.Table(table.Name); t != nil && t.ID == table.ID && t != table.Table {
 			for i := range t.Changes {
 				if c := &t.Changes[i]; c.Kind == levels.ChangeRule && c.Num > table.LastChange && c.Time < edit.EngineTime {
@@ -170,8 +173,8 @@ func (db *DB) anyBehind(v *levels.Version, t *levels.Table, c *levels.Change) bo
 var (
 	// errTreeGone: the table was dropped while a job worked on it.
 	errTreeGone = errors.New("table was dropped meanwhile")
-	// errOutrun: a rule was changed while a job followed it as of a later time.
-	errOutrun = errors.New("rule was changed meanwhile")
+	// errOutrun: a rule was changed, or time set back, while a job collected as of a later time.
+	errOutrun = errors.New("rule or time was changed meanwhile")
 )
 
 func dropped(v *levels.Version, e *levels.Edit) bool {

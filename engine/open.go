@@ -304,7 +304,9 @@ func (db *DB) recover(v *levels.Version, fresh bool) (wal.Recovered, error) {
 			db.split(db.states.cur.Load(), &t.groups[i], math.MaxUint64)
 		}
 	}
-	db.clock.raise(rec.EngineTime)
+	if v.LoweredAt == 0 {
+		db.clock.raise(rec.EngineTime)
+	}
 	db.raiseStamp(rec.Stamp)
 	for _, t := range v.Trees {
 		last = max(last, t.FlushedThrough)
@@ -324,7 +326,9 @@ func (db *DB) replay(st *state, b []byte) (last uint64, err error) {
 		return 0, err
 	}
 	h := r.Header
-	db.clock.raise(h.EngineTime)
+	if h.FirstSeq > st.version.LoweredAt {
+		db.clock.raise(h.EngineTime)
+	}
 	db.raiseStamp(h.Stamp)
 	last = h.FirstSeq + uint64(h.Count) - 1
 	var unknown error

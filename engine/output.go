@@ -12,12 +12,38 @@ import (
 type rowOutput struct {
 	rd     *reader
 	row    []byte
-	out    []Cell
+	out    []Cell // scratch
 	data   []byte
 	labels []string
 	size   int64
 	err    error
 	fam    *levels.Family // of the last cell
+}
+
+// scratchCells bounds the scratch that is kept.
+const scratchCells = 1024
+
+// begin forgets the row before.
+func (o *rowOutput) begin(rd *reader, row []byte) { *o = rowOutput{rd: rd, row: row, out: o.out[:0]} }
+
+// cells returns the row's cells, which are the caller's, and forgets them.
+func (o *rowOutput) cells() (out []Cell) {
+	if len(o.out) > 0 {
+		out = make([]Cell, len(o.out))
+		copy(out, o.out)
+	}
+	o.forget()
+	return out
+}
+
+// forget drops everything but the scratch.
+func (o *rowOutput) forget() {
+	clear(o.out)
+	out := o.out[:0]
+	if cap(out) > scratchCells {
+		out = nil
+	}
+	*o = rowOutput{out: out}
 }
 
 // Put implements filter.Output.

@@ -82,6 +82,26 @@ func TestReadsLeaveOutWhatTheyNeedNotSee(t *testing.T) {
 			t.Errorf("%s: %d cells, %+v; want %d cells, at most %d blocks of %d", c.name, n, w, c.want, c.most, all.blocks)
 		}
 	}
+	for _, c := range []struct {
+		row  string
+		f    Filter
+		want int
+		most uint64
+	}{
+		{"00100", TimestampRangeFilter(1000+rows-10, 0), 0, 0},
+		{"00100", TimestampRangeFilter(1100, 1101), 1, 1},
+		{"00100x", PassAllFilter(), 0, 1},
+		{"04999", FamilyExact("g"), 0, 0},
+	} {
+		w := s.workOf(func() {
+			if r, err := tb.ReadRow(ctx, c.row, RowFilter(c.f)); err != nil || len(r.Cells) != c.want {
+				t.Errorf("row %s: %d cells, %v", c.row, len(r.Cells), err)
+			}
+		})
+		if w.blocks > c.most {
+			t.Errorf("row %s: %+v, want at most %d blocks", c.row, w, c.most)
+		}
+	}
 	small := s.lines("small", 10, gc.NoPolicy())
 	first := LimitRows(1)
 	if few, many := s.workOf(func() { s.cells(small, AllRows(), first) }), s.workOf(func() { s.cells(tb, AllRows(), first) }); few != many {

@@ -281,7 +281,8 @@ func (rd *reader) recycle() {
 	}
 	rd.reading, rd.ctx, rd.opts, rd.filtered, rd.asOf = reading{}, nil, readOptions{}, false, 0
 	rd.buf, rd.page = rd.buf[:0], page{col: rd.page.col[:0]}
-	rd.rowOut, rd.cellOut = rowOutput{}, cellOutput{}
+	rd.rowOut.forget()
+	rd.cellOut = cellOutput{}
 	readers.Put(rd)
 }
 
@@ -435,14 +436,14 @@ func (rd *reader) cells(m *merge.Iter, row []byte, out filter.Output) (more bool
 // row copies the current row's cells out.
 func (rd *reader) row(m *merge.Iter, row []byte) ([]Cell, error) {
 	o := &rd.rowOut
-	*o = rowOutput{rd: rd, row: row}
+	o.begin(rd, row)
 	if _, err := rd.cells(m, row, o); err != nil {
 		return nil, err
 	}
 	if o.err != nil {
 		return nil, o.err
 	}
-	return o.out, nil
+	return o.cells(), nil
 }
 
 func closeInto(c interface{ Close() error }, err *error) {

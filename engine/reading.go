@@ -224,6 +224,7 @@ func (r *reading) pointRun(src []cell.Iter, g *group, run []*levels.File, row []
 			r.db.stats.filtered.Add(1)
 			return src, nil
 		}
+		o.Point = true
 		it = t.NewIter(o)
 	default:
 		it = merge.NewRun(run, r.db.files.opener(o))

@@ -178,8 +178,9 @@ func (r *run) commit() (uint64, error) {
 	}
 	first := db.nextSeq
 	last := first + n - 1
-	r.record = r.entries.AppendRecord(r.record[:0], cell.Header{FirstSeq: first, EngineTime: r.now, Stamp: db.stamp.Load()})
-	if err := db.log.Append(r.record, last, r.now, db.stamp.Load()); err != nil {
+	now := min(r.now, db.clock.mark.Load()) // less if time was set back since
+	r.record = r.entries.AppendRecord(r.record[:0], cell.Header{FirstSeq: first, EngineTime: now, Stamp: db.stamp.Load()})
+	if err := db.log.Append(r.record, last, now, db.stamp.Load()); err != nil {
 		db.placeMu.Unlock()
 		return 0, db.fail("write the log", err)
 	}

@@ -28,7 +28,7 @@ var mutants = []mutant{
 	{"older L0 files preferred", "engine/reading.go", "g.ofClass(tree.Sub[i], class)", "g.ofClass(tree.Sub[len(tree.Sub)-1-i], class)"},
 	{"older L0 files preferred by point reads", "engine/reading.go", "r.pointRun(src, g, tree.Sub[i], row", "r.pointRun(src, g, tree.Sub[len(tree.Sub)-1-i], row"},
 	{"deletes of a newer source ignored", "engine/internal/merge/row.go", "if r.shade && win > 0 && r.shaded(win, c) {", "if r.shade && win > 1 && r.shaded(win, c) {"},
-	{"older copy of a cell shown too", "engine/internal/merge/row.go", "case d == 0: // an older copy", "case d == 0 && i == 1: // an older copy"},
+	{"older copy of a cell shown too", "engine/internal/merge/fold.go", "for _, s := range r.src[win+1:] {", "for _, s := range r.src[len(r.src)-1:] {"},
 	{"no pin for a hole", "engine/evaluate.go", "if pin >= 0 {", "if pin >= 0 && false {"},
 	{"newer sources not asked for holes", "engine/internal/merge/collect.go", "g.byAge = !ok", "g.byAge = ok && !ok"},
 	{"replay again what is in files", "engine/open.go", "if seq <= t.FlushedThrough {\n\t\t\treturn nil", "if seq <= t.FlushedThrough && seq%3 != 0 {\n\t\t\treturn nil"},

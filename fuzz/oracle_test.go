@@ -116,7 +116,8 @@ func TestOracle(t *testing.T) {
 		return
 	}
 	for k, floor := range floors {
-		if want := int(int64(floor) * int64(n) / 200_000 * 8 / 10); total.Get(k) < want {
+		// Of what is rare a short run may have none.
+		if want := int(int64(floor) * int64(n) / 200_000 * 8 / 10); want >= 5 && total.Get(k) < want {
 			t.Errorf("only %d of %q, want %d", total.Get(k), k, want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -163,6 +164,11 @@ func ageFloor(asOf, age int64) int64 {
 
 // CountsVersions reports whether the rank of a version matters.
 func (r Rule) CountsVersions() bool { return r.VersionsNeeded() > 0 }
+
+// LooksAtAge reports whether time matters.
+func (r Rule) LooksAtAge() bool {
+	return r.op == opAge || slices.ContainsFunc(r.kids, Rule.LooksAtAge)
+}
 
 // VersionsNeeded is the most versions of a column, newest first, that Floor has to see: the largest n in the tree, or 0 if
 // no part counts versions.

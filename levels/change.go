@@ -2,6 +2,7 @@ package levels
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 
 	"github.com/rowandb/rowan/cell"
@@ -32,6 +33,23 @@ const (
 	ChangeRule ChangeKind = 2 // a family got a rule that may keep more than the one before
 	ChangeLife ChangeKind = 3 // a family was dropped; its cells are nowhere seen, but take space
 )
+
+// String says it for people.
+func (c *Change) String() string {
+	what := ""
+	switch c.Kind {
+	case ChangeRows:
+		what = fmt.Sprintf("rows from %.60q on were dropped", c.Lo)
+		if c.Hi != nil {
+			what = fmt.Sprintf("rows from %.60q to %.60q were dropped", c.Lo, c.Hi)
+		}
+	case ChangeRule:
+		what = fmt.Sprintf("life %d followed %v until time %d", c.Life, c.Rule, c.Time)
+	case ChangeLife:
+		what = fmt.Sprintf("life %d was dropped", c.Life)
+	}
+	return fmt.Sprintf("change %d at sequence %d: %s", c.Num, c.Seq, what)
+}
 
 // Concerns reports whether the change is about a tree of its table.
 func (c *Change) Concerns(tree uint64) bool { return c.Tree == 0 || c.Tree == tree }

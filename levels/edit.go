@@ -16,6 +16,7 @@ type Edit struct {
 	Deleted    []DeletedFile
 	Flushed    []Flushed
 	Collected  []Collected
+	Lowered    *Lowered // nil: it is not
 	PutTables  []*Table // created or replaced, whole
 	DropTables []uint64 // table ids
 
@@ -57,6 +58,12 @@ type Collected struct {
 	Time int64
 }
 
+// Lowered sets the engine time back to Time, microseconds. What the log says of time up to sequence Seq does not count any more.
+type Lowered struct {
+	Time int64
+	Seq  uint64
+}
+
 // Field tags of format 1. A reader that meets another number refuses the edit as a format it does not know. Tags 32 to 39
 // are kept free for what format 1 will say later: 34 and 35 blob files added and removed, 36 applied index per scope.
 const (
@@ -76,6 +83,7 @@ const (
 	tagOpenCount  = 14
 	tagStoreID    = 15
 	tagCollected  = 16
+	tagLowered    = 17
 )
 
 // Append appends the edit's bytes: fields of <uvarint tag> <uvarint n> <nB payload>, the number first.
@@ -132,6 +140,11 @@ func (e *Edit) Append(dst []byte) []byte {
 		p = binary.AppendUvarint(p, uint64(c.Time))
 		field(tagCollected)
 	}
+	if e.Lowered != nil {
+		p = binary.AppendUvarint(p, uint64(e.Lowered.Time))
+		p = binary.AppendUvarint(p, e.Lowered.Seq)
+		field(tagLowered)
+	}
 	return dst
 }
 
@@ -183,6 +196,8 @@ func DecodeEdit(b []byte) (*Edit, error) {
 			e.Flushed = append(e.Flushed, Flushed{Tree: f.uvarint("tree"), Seq: f.uvarint("sequence")})
 		case tagCollected:
 			e.Collected = append(e.Collected, Collected{Tree: f.uvarint("tree"), Time: f.time("time of a collection")})
+		case tagLowered:
+			e.Lowered = &Lowered{Time: f.time("lowered time"), Seq: f.uvarint("sequence")}
 		default:
 			return nil, fmt.Errorf("%w: manifest edit has field %d, which this build does not know", damage.ErrFormat, tag)
 		}

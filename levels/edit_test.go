@@ -25,7 +25,7 @@ func sampleEdit() *Edit {
 			Num: 9, ID: 0x1122, Size: 8192, FirstSeq: 1, LastSeq: 300, Settled: 1, Rows: 2, Cells: 3, Deletes: 1, Lives: 2, MinTS: 5, MaxTS: 6, LogicalBytes: 50,
 			Bounds: cell.Bounds{LoRow: []byte("a"), LoCol: []byte{}, HiRow: []byte("b")},
 		}}},
-		Flushed: []Flushed{{1, 300}}, Collected: []Collected{{1, 99}},
+		Flushed: []Flushed{{1, 300}}, Collected: []Collected{{1, 99}}, Lowered: &Lowered{99, 5},
 	}
 }
 

@@ -112,6 +112,9 @@ func (v *Version) Snapshot() *Edit {
 		Num: max(v.EditNum, 1), NextFile: v.NextFile, LastTable: v.LastTable, LastTree: v.LastTree, LogStart: v.LogStart,
 		LastSeq: v.LastSeq, EngineTime: v.EngineTime, Stamp: v.Stamp, OpenCount: v.OpenCount, StoreID: v.StoreID,
 	}
+	if v.LoweredAt > 0 {
+		e.Lowered = &Lowered{Time: v.EngineTime, Seq: v.LoweredAt}
+	}
 	e.PutTables = v.Schema.Tables()
 	for _, t := range e.PutTables {
 		for _, g := range t.Groups {

@@ -121,3 +121,16 @@ func TestAlterationIsGoneThroughAsAWhole(t *testing.T) {
 		t.Fatalf("picked %+v, %v", p, ok)
 	}
 }
+
+func TestChangesForPeople(t *testing.T) {
+	for want, c := range map[string]Change{
+		`change 1 at sequence 9: rows from "a" to "b" were dropped`:    {Num: 1, Kind: ChangeRows, Seq: 9, Lo: []byte("a"), Hi: []byte("b")},
+		`change 2 at sequence 9: rows from "" on were dropped`:         {Num: 2, Kind: ChangeRows, Seq: 9},
+		`change 3 at sequence 9: life 4 followed none until time 1000`: {Num: 3, Kind: ChangeRule, Seq: 9, Life: 4, Time: 1000},
+		`change 4 at sequence 9: life 4 was dropped`:                   {Num: 4, Kind: ChangeLife, Seq: 9, Life: 4},
+	} {
+		if got := c.String(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

@@ -38,6 +38,7 @@ type Version struct {
 	LogStart   uint64 // log slot where replay starts
 	LastSeq    uint64 // a sequence that was in use; the next one is above it
 	EngineTime int64  // high-water mark of engine time, microseconds
+	LoweredAt  uint64 // times in the log count from above this sequence on; 0 if engine time was never set back
 	Stamp      int64  // highest ServerTime stamp, microseconds
 	OpenCount  uint64 // times the store was opened for writing
 	StoreID    uint64
@@ -136,6 +137,10 @@ func (v *Version) Apply(e *Edit) (*Version, error) {
 	}
 	if e.StoreID != 0 {
 		n.StoreID = e.StoreID
+	}
+	n.LoweredAt = v.LoweredAt
+	if e.Lowered != nil {
+		n.EngineTime, n.LoweredAt = min(n.EngineTime, e.Lowered.Time), e.Lowered.Seq
 	}
 	for id, t := range v.Trees {
 		n.Trees[id] = t

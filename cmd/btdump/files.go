@@ -25,8 +25,15 @@ func files(_ context.Context, t *tool, args []string) error {
 		for _, f := range table.Families {
 			fmt.Fprintf(t.out, "  family %s, life %d: %s\n", f.Name, f.Life, f.Rule)
 		}
+		for i := range table.Changes {
+			fmt.Fprintf(t.out, "  %s\n", table.Changes[i].String())
+		}
 		for _, g := range table.Groups {
-			fmt.Fprintf(t.out, "  tree %d, flushed through sequence %d\n", g.Tree, v.Trees[g.Tree].FlushedThrough)
+			name := ""
+			if g.Name != "" {
+				name = fmt.Sprintf(" of group %s", g.Name)
+			}
+			fmt.Fprintf(t.out, "  tree %d%s, flushed through sequence %d\n", g.Tree, name, v.Trees[g.Tree].FlushedThrough)
 			for _, x := range listed {
 				if x.Tree == g.Tree {
 					printFile(t, x)

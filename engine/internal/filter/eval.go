@@ -2,7 +2,6 @@ package filter
 
 import (
 	"bytes"
-	"cmp"
 	"math"
 
 	"github.com/rowandb/rowan/cell"
@@ -34,49 +33,6 @@ const aliveEvery = 64
 type Start struct {
 	Col []byte
 	TS  int64
-}
-
-// want says which cells come next that a program has a use for.
-type want uint8
-
-const (
-	wantNext   want = iota
-	wantTime        // those of this column from a timestamp down
-	wantColumn      // the next column's
-	wantFrom        // those from a column on
-	wantNone        // no more of this row
-)
-
-type hint struct {
-	want want
-	from *cell.Range // of wantFrom: where it begins
-	ts   int64       // of wantTime
-}
-
-func (h hint) compare(o hint) int {
-	switch {
-	case h.want != o.want:
-		return int(h.want) - int(o.want)
-	case h.want == wantFrom:
-		return bytes.Compare(h.from.From, o.from.From)
-	case h.want == wantTime:
-		return cmp.Compare(o.ts, h.ts)
-	}
-	return 0
-}
-
-func later(a, b hint) hint {
-	if a.want == wantNext || b.compare(a) > 0 {
-		return b
-	}
-	return a
-}
-
-func earlier(a, b hint) hint {
-	if b.compare(a) < 0 {
-		return b
-	}
-	return a
 }
 
 // mark is what has been done to a copy of a cell.
@@ -267,17 +223,6 @@ func (p *Program) alive(asked int) error {
 	return p.run.out.Alive()
 }
 
-// skips reports whether c, of the column that the hint was given in or a later one, is not wanted.
-func (h *hint) skips(c *cell.Cell) bool {
-	switch h.want {
-	case wantTime:
-		return c.TS > h.ts
-	case wantColumn:
-		return true
-	}
-	return bytes.Compare(c.Col, h.from.From) < 0
-}
-
 // pour sends all cells to the output.
 func (p *Program) pour(m Cells) error {
 	r := &p.run
@@ -424,73 +369,4 @@ func (p *Program) eval(at int32, c *cell.Cell, m mark) (h hint) {
 		r.done = !r.out.Put(c, m.stripped, m.label)
 	}
 	return h
-}
-
-// columns reports whether c's column passes, and if not, which may be the next.
-func (n *node) columns(c *cell.Cell, column uint64, s *scratch) (hint, bool) {
-	if n.since == column && n.ok {
-		return hint{}, true
-	}
-	n.since = column
-	if n.op == QualifierPattern {
-		switch n.memo.get(c) {
-		case passed:
-			n.ok = true
-			return hint{}, true
-		case refused:
-			n.ok = false
-			return hint{want: wantColumn}, false
-		}
-	}
-	i, ok := n.cols.find(c.Col)
-	h := hint{want: wantColumn}
-	switch {
-	case i == len(n.cols):
-		h.want = wantNone
-	case !ok:
-		h = hint{want: wantFrom, from: &n.cols[i]}
-	case n.op == QualifierPattern:
-		_, _, q, err := cell.SplitColumn(c.Col)
-		ok = err == nil && n.pat.match(q, s)
-		n.memo.put(c, ok)
-	}
-	n.ok = ok
-	return h, ok
-}
-
-// rowTest decides about the row once.
-func (p *Program) rowTest(n *node) bool {
-	if n.since != p.run.rowID {
-		n.since = p.run.rowID
-		if n.op == RowSample {
-			n.ok = SampleHash(p.run.row, n.seed) < n.below
-		} else {
-			n.ok = n.pat.match(p.run.row, &p.scratch)
-		}
-	}
-	return n.ok
-}
-
-// value reports whether a value passes.
-func (n *node) value(v []byte, s *scratch) bool {
-	switch n.op {
-	case ValuePattern:
-		return n.pat.match(v, s)
-	case Values:
-		return bytes.Compare(n.from, v) <= 0 && (n.to == nil || bytes.Compare(v, n.to) < 0)
-	}
-	if len(v) != len(n.from) {
-		return false
-	}
-	return masked(v, n.from)
-}
-
-// masked reports whether v has all bits of mask.
-func masked(v, mask []byte) bool {
-	for i, m := range mask {
-		if v[i]&m != m {
-			return false
-		}
-	}
-	return true
 }

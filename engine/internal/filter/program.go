@@ -32,10 +32,10 @@ type node struct {
 	seed   uint64
 	below  uint64 // row samples: a row is kept when its hash is below
 
-	count int64  // cells counted since
-	since uint64 // this pass or column
-	ok    bool   // verdict on the current row or column
-	memo  verdicts
+	count int64     // cells counted since
+	since uint64    // this pass or column
+	ok    bool      // verdict on the current row or column
+	memo  *verdicts // of patterns
 }
 
 // Program is a compiled filter with the state of its evaluation. It is used by one goroutine, and may be compiled anew: its
@@ -111,9 +111,15 @@ func (p *Program) Compile(s *Spec, t Table, o Options) error {
 // Forget drops what the program points to but for its own memory.
 func (p *Program) Forget() { p.reset() }
 
+// keepParts bounds the memory that is kept for the next filter.
+const keepParts = 1024
+
 func (p *Program) reset() {
 	clear(p.parts)
 	clear(p.nodes)
+	if cap(p.parts) > keepParts {
+		p.parts, p.nodes, p.verdict = nil, nil, nil
+	}
 	p.parts, p.nodes, p.rowOnly, p.verdict = p.parts[:0], p.nodes[:0], p.rowOnly[:0], p.verdict[:0]
 	p.root, p.conds, p.single = toNothing, 0, false
 	p.Cols, p.Rows, p.MinTS, p.MaxTS = nil, nil, 0, math.MaxInt64
@@ -188,6 +194,7 @@ func (b *builder) build(s *Spec, at int, next int32) int32 {
 		if len(x.cols) == 0 {
 			return toNothing
 		}
+		n.memo = new(verdicts)
 	case Values:
 		if s.Empty {
 			return toNothing

@@ -20,28 +20,41 @@ func (t *Table) fold(r *row, c *change, ref uint32) {
 	}
 }
 
-// newest is the row's entry of c's column and timestamp with the highest sequence, or nil.
+// newest is the row's entry of c's column and timestamp with the highest sequence, or nil. The row is latched.
 func (t *Table) newest(r *row, c *change) *entry {
-	word := r.cells.Load()
-	var e *entry
+	e := t.firstFrom(r.cells.Load(), &key{b: c.col, ts: c.ts, seq: math.MaxUint64})
+	if e == nil || e.ts != c.ts || !bytes.Equal(e.col(), c.col) {
+		return nil
+	}
+	return e
+}
+
+// firstFrom is the first entry of a set at or after k, or nil. Nobody may change the set meanwhile.
+func (t *Table) firstFrom(word uint32, k *key) *entry {
+	ref := uint32(0)
 	switch word & tagMask {
 	case tagNone:
 		return nil
 	case tagEntry:
-		e = t.entry(word & refMask)
+		if ref = word & refMask; k.compare(t.entry(ref)) > 0 {
+			return nil
+		}
+	case tagTree:
+		// Most often the leaf that would hold k holds what comes after it too.
+		if p := t.descend(t.tree(word), k, false, 0); p.at < count(p.h) {
+			ref = p.n.ref(p.h, p.at)
+			break
+		}
+		fallthrough
 	default:
 		var cur cursor
 		cur.start(t, word)
-		cur.seek(&key{b: c.col, ts: c.ts, seq: math.MaxUint64})
-		if cur.ref() == 0 {
+		cur.seek(k)
+		if ref = cur.ref(); ref == 0 {
 			return nil
 		}
-		e = t.entry(cur.ref())
 	}
-	if e.ts != c.ts || !bytes.Equal(e.col(), c.col) {
-		return nil
-	}
-	return e
+	return t.entry(ref)
 }
 
 // deletedSince reports whether a delete of the row that came after e covers it.

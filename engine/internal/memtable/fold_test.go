@@ -1,7 +1,11 @@
 package memtable
 
 import (
+	"bytes"
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/rowandb/rowan/cell"
@@ -104,4 +108,61 @@ func TestAddAllocatesNothing(t *testing.T) {
 	if got, _ := stateAsOf(t, tab, seq); got != int64(seq) {
 		t.Errorf("sum %d of %d ones", got, seq)
 	}
+}
+
+// Newest agrees with the model, for rows and columns that are there and for some that are not.
+func TestNewestAgreesWithModel(t *testing.T) {
+	for i, s := range shapes {
+		t.Run(s.name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(uint64(i), 8))
+			tab, m := New(Options{}), &model{}
+			defer tab.Release()
+			var it Iter
+			defer it.Close()
+			seen := map[Deleted]int{}
+			for seq := uint64(1); seq <= 1500; seq++ {
+				row, col := s.row(r.IntN(s.rows)), s.col(r)
+				m.apply(t, tab, row, s.change(r, seq))
+				if seq%3 > 0 {
+					continue
+				}
+				c, ok, deleted := tab.Newest(&it, []byte(row), cell.Range{From: col, To: append(bytes.Clone(col), 0)})
+				got := ""
+				if ok {
+					got = textCell(c)
+				}
+				seen[deleted]++
+				v, _ := m.view(row, seq)
+				want := ""
+				prefix := fmt.Sprintf("%q@", col)
+				if n := slices.IndexFunc(v.cells, func(s string) bool { return bytes.HasPrefix([]byte(s), []byte(prefix)) }); n >= 0 {
+					want = v.cells[n]
+				}
+				if got != want || deleted != m.deleted(row, col) {
+					t.Fatalf("%q %q after change %d: %s, deletes %d; want %s, deletes %d", row, col, seq, got, deleted, want, m.deleted(row, col))
+				}
+			}
+			if s.rows < 10 && s.cols < 10 && (seen[DeletedSome] == 0 || seen[DeletedAll] == 0 || seen[DeletedNone] == 0) {
+				t.Errorf("not all was seen: %v", seen)
+			}
+		})
+	}
+}
+
+// deleted is how much of a column in older sources a row's changes delete. Ranges of timestamps that together are all count as
+// some: nobody merges them for a reader.
+func (m *model) deleted(row string, col []byte) (d Deleted) {
+	highest := int64(-1)
+	for _, c := range m.rows[row] {
+		switch {
+		case c.kind == kindRangeUp && bytes.Compare(c.col, col) <= 0, c.kind == kindRange && bytes.Compare(c.col, col) <= 0 && bytes.Compare(col, c.val) < 0:
+			return DeletedAll
+		case c.kind == kindDelete && bytes.Equal(c.col, col) && c.ts >= highest:
+			highest, d = c.ts, DeletedSome // the last one with the highest end
+			if c.ts == math.MaxInt64 && loOf(c) == 0 {
+				d = DeletedAll
+			}
+		}
+	}
+	return d
 }

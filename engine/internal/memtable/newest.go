@@ -24,9 +24,15 @@ func (t *Table) Newest(it *Iter, row []byte, col cell.Range) (c cell.Cell, ok bo
 		return c, false, DeletedNone
 	}
 	s := it.s
-	if s.hideOn {
-		deleted = s.deletedOf(col.From)
+	if !s.hideOn {
+		e := t.firstFrom(s.row.cells.Load(), &key{b: col.From, ts: math.MaxInt64, seq: math.MaxUint64})
+		if e == nil || !bytes.Equal(e.col(), col.From) {
+			return c, false, DeletedNone
+		}
+		s.fill(&c, e)
+		return c, true, DeletedNone
 	}
+	deleted = s.deletedOf(col.From)
 	var buf [1]cell.Cell
 	if cells := it.Cells(buf[:0]); len(cells) > 0 {
 		c, ok = cells[0], true

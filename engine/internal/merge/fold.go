@@ -35,6 +35,9 @@ func (f *folder) of(fams *Families, col []byte) cell.Fold {
 	if f.prefix != nil && bytes.HasPrefix(col, f.prefix) {
 		return f.fold
 	}
+	if fams == nil {
+		return cell.FoldNone
+	}
 	fam, err := fams.find(col)
 	if err != nil || fam == nil {
 		return cell.FoldNone // the rules will say what is wrong with it
@@ -43,51 +46,25 @@ func (f *folder) of(fams *Families, col []byte) cell.Fold {
 	return f.fold
 }
 
-// folding is Cells for tables with aggregate families: one cell at a time, states of the same cell joined. A delete in a source
-// says nothing about the states of the same source, and hides those of all older ones.
-func (r *Row) folding(dst []cell.Cell) []cell.Cell {
-	for _, s := range r.src {
-		s.used = false
+// takeSame moves the cell that win stands on to dst and passes over the older copies. States are joined: a delete in a source says
+// nothing about those of the same source, and hides those of all older ones.
+func (r *Row) takeSame(dst []cell.Cell, win int) []cell.Cell {
+	out := r.src[win].buf[r.src[win].pos]
+	hidden := r.shade && win > 0 && r.shaded(win, &out)
+	if out.Kind == cell.KindMerge && !hidden {
+		r.join(win, &out)
 	}
-	for len(dst) < cap(dst) && r.gc.err == nil && r.folds.err == nil {
-		win := -1
-		for i, s := range r.src {
-			if s.pos == len(s.buf) {
-				if s.done {
-					continue
-				}
-				if s.used {
-					return dst // refilling would pull bytes from under cells just handed out
-				}
-				if !s.fill() {
-					continue
-				}
-			}
-			if c := &s.buf[s.pos]; win < 0 || before(c, &r.src[win].buf[r.src[win].pos]) {
-				win = i
-			}
+	r.src[win].pos++
+	for _, s := range r.src[win+1:] {
+		if s.pos < len(s.buf) && cell.Compare(s.buf[s.pos].Col, s.buf[s.pos].TS, out.Col, out.TS) == 0 {
+			s.pos++
 		}
-		if win < 0 {
-			break
-		}
-		out := r.src[win].buf[r.src[win].pos]
-		hidden := r.shade && win > 0 && r.shaded(win, &out)
-		if out.Kind == cell.KindMerge && !hidden {
-			r.join(win, &out)
-		}
-		r.src[win].pos++
-		for _, s := range r.src[win+1:] { // older copies of the same cell
-			if s.pos < len(s.buf) && cell.Compare(s.buf[s.pos].Col, s.buf[s.pos].TS, out.Col, out.TS) == 0 {
-				s.pos++
-			}
-		}
-		if hidden || !r.cfg.plain() && !r.gc.keep(r.key, &out) {
-			continue
-		}
-		r.src[win].used = true
-		dst = append(dst, out)
 	}
-	return dst
+	if hidden || r.folds.err != nil || !r.cfg.plain() && !r.gc.keep(r.key, &out) {
+		return dst
+	}
+	r.src[win].used = true
+	return append(dst, out)
 }
 
 // join folds into out what sources older than win have for the same cell.

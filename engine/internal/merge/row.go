@@ -111,14 +111,11 @@ func (r *Row) Cells(dst []cell.Cell) []cell.Cell {
 	if len(r.src) == 1 {
 		return r.single(dst)
 	}
-	if r.cfg.Families != nil && r.cfg.Families.folds {
-		return r.folding(dst)
-	}
 	for _, s := range r.src {
 		s.used = false
 	}
-	for len(dst) < cap(dst) && r.gc.err == nil {
-		win, next, one := -1, -1, false // the source with the least cell, the one after it, whether next is unknown
+	for len(dst) < cap(dst) && r.gc.err == nil && r.folds.err == nil {
+		win, next, same := -1, -1, false // the source with the least cell, the one after it, whether an older one has it too
 		for i, s := range r.src {
 			if s.pos == len(s.buf) {
 				if s.done {
@@ -137,11 +134,10 @@ func (r *Row) Cells(dst []cell.Cell) []cell.Cell {
 			}
 			c, w := &s.buf[s.pos], &r.src[win].buf[r.src[win].pos]
 			switch d := cell.Compare(c.Col, c.TS, w.Col, w.TS); {
-			case d == 0: // an older copy of the same cell; what follows it may come before next
-				s.pos++
-				one = true
+			case d == 0:
+				same = true
 			case d < 0:
-				win, next, one = i, win, false
+				win, next, same = i, win, false
 			case next < 0 || before(c, &r.src[next].buf[r.src[next].pos]):
 				next = i
 			}
@@ -149,15 +145,19 @@ func (r *Row) Cells(dst []cell.Cell) []cell.Cell {
 		if win < 0 {
 			break
 		}
-		dst = r.take(dst, win, next, one)
+		if same {
+			dst = r.takeSame(dst, win)
+		} else { // nor has any other source a cell that take comes to
+			dst = r.take(dst, win, next)
+		}
 	}
 	return dst
 }
 
 func before(a, b *cell.Cell) bool { return cell.Compare(a.Col, a.TS, b.Col, b.TS) < 0 }
 
-// take moves cells of source win to dst while they come before the least cell of every other source, or just one.
-func (r *Row) take(dst []cell.Cell, win, next int, one bool) []cell.Cell {
+// take moves cells of source win to dst while they come before the least cell of every other source.
+func (r *Row) take(dst []cell.Cell, win, next int) []cell.Cell {
 	s := r.src[win]
 	var stop *cell.Cell
 	if next >= 0 {
@@ -165,7 +165,7 @@ func (r *Row) take(dst []cell.Cell, win, next int, one bool) []cell.Cell {
 	}
 	for first := true; s.pos < len(s.buf) && len(dst) < cap(dst); first = false {
 		c := &s.buf[s.pos]
-		if !first && (one || stop != nil && !before(c, stop)) {
+		if !first && stop != nil && !before(c, stop) {
 			break
 		}
 		s.pos++
