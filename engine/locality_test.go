@@ -226,12 +226,12 @@ func BenchmarkModelLocalityGroup(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			const rows = 10000
+			const rows = 16000
 			for i := range rows {
 				m := NewMutation()
 				for f := range 10 {
 					for q := range 10 {
-						m.Set(fmt.Sprint("f", f), fmt.Sprint("q", q), 1, randomBytes(uint64(i*100+f*10+q), 50))
+						m.Set(fmt.Sprint("f", f), fmt.Sprint("q", q), 1, randomBytes(uint64(i*100+f*10+q), 100))
 					}
 				}
 				if err := tb.Apply(ctx, fmt.Sprintf("row%06d", i), m, NoSync); err != nil {
