@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 
+	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/levels"
 )
 
@@ -18,7 +20,10 @@ func (t *Table) DropRowRange(ctx context.Context, rows RowRange) error {
 	}
 	var s span
 	if len(spans) > 0 {
-		s = spans[0]
+		s = spans[0].ofRows()
+		if s.hi != nil && bytes.Compare(s.lo, s.hi) >= 0 {
+			spans = nil // no row lies between
+		}
 	}
 	var held []levels.Num
 	defer func() { t.db.jobs.unhold(held) }()
@@ -35,6 +40,18 @@ func (t *Table) DropRowRange(ctx context.Context, rows RowRange) error {
 			}
 		},
 	})
+}
+
+// ofRows is the span with the same rows whose ends are no longer than the key after the longest row: the manifest takes no
+// longer ones.
+func (s span) ofRows() span {
+	clip := func(key []byte) []byte {
+		if len(key) <= cell.RowKeyMax {
+			return key
+		}
+		return append(bytes.Clone(key[:cell.RowKeyMax]), 0)
+	}
+	return span{lo: clip(s.lo), hi: clip(s.hi)}
 }
 
 // DropAllRows removes all rows of the table, as DropRowRange does.
