@@ -79,14 +79,24 @@ func (j *jobs) takeWhole(v *levels.Version, t *levels.Table, e *levels.Edit) (he
 			}
 		}
 	}
+	if len(held) > 0 {
+		j.dropping++
+	}
 	return held
 }
 
+// unhold gives back what takeWhole took, and wakes who found it in his way.
 func (j *jobs) unhold(files []levels.Num) {
+	if len(files) == 0 {
+		return
+	}
 	j.mu.Lock()
-	defer j.mu.Unlock()
+	j.dropping--
 	for _, num := range files {
 		j.busy.Release(num)
 		delete(j.aside, num)
 	}
+	j.mu.Unlock()
+	j.kick()
+	j.wake()
 }
