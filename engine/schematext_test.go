@@ -166,7 +166,7 @@ func (w *schemaText) schemaCommand(line string) {
 			from, to, _ := strings.Cut(rows, "..")
 			r := InfiniteRange(from)
 			if to != "" {
-				r = NewRange(from, to)
+				r = NewRange(from, strings.Trim(to, `"`))
 			}
 			w.fail(w.tb.DropRowRange(ctx, r))
 		case "prefix":
