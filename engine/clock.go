@@ -208,7 +208,7 @@ func (db *DB) LowerClock(ctx context.Context, t time.Time) (shows []string, err 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	to := max(t.UnixMicro(), 0)
+	to := max(micros(t), 0)
 	db.schemaMu.Lock()
 	defer db.schemaMu.Unlock()
 	if to >= db.clock.now() {
@@ -261,7 +261,7 @@ func lastCollected(v *levels.Version, t *levels.Table) (last int64) {
 // a rule of it was loosened, is ErrAsOf. A later time than the present hides more.
 func AsOf(t time.Time) ReadOption {
 	return readOption(func(o *readOptions) {
-		o.asOf, o.asOfSet = t.UnixMicro(), true
+		o.asOf, o.asOfSet = micros(t), true
 		if o.asOf < 0 {
 			o.err = fmt.Errorf("%w: %v is before 1970", ErrAsOf, t)
 		}

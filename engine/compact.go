@@ -367,7 +367,8 @@ func (db *DB) Compact(ctx context.Context) error {
 		return err
 	}
 	for _, name := range names {
-		if err := db.Table(name).Compact(ctx, AllRows()); err != nil {
+		err := db.Table(name).Compact(ctx, AllRows())
+		if err != nil && !errors.Is(err, ErrNoTable) { // dropped since
 			return fmt.Errorf("table %q: %w", name, err)
 		}
 	}
@@ -397,7 +398,10 @@ func (db *DB) compactRange(ctx context.Context, tree uint64, s span) error {
 	return j.wait(ctx, func() (bool, error) {
 		select {
 		case err := <-ended:
-			if !errors.Is(err, errOutrun) {
+			switch {
+			case errors.Is(err, errTreeGone):
+				return true, nil // nothing is left to do
+			case !errors.Is(err, errOutrun):
 				return true, err
 			}
 			started = false

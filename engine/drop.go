@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/levels"
@@ -34,9 +35,13 @@ func (t *Table) DropRowRange(ctx context.Context, rows RowRange) error {
 	defer func() { t.db.jobs.unhold(held) }()
 	return t.db.alter(ctx, t.name, alteration{
 		make: func(a *altering) error {
-			if len(spans) > 0 {
-				a.change(levels.Change{Kind: levels.ChangeRows, Lo: s.lo, Hi: s.hi})
+			if len(spans) == 0 {
+				return nil
 			}
+			c := levels.Change{Kind: levels.ChangeRows, Lo: s.lo, Hi: s.hi}
+			// What is behind an earlier drop of some of these rows is behind this one.
+			a.table.Changes = slices.DeleteFunc(a.table.Changes, func(o levels.Change) bool { return c.Includes(&o) })
+			a.change(c)
 			return nil
 		},
 		files: func(v *levels.Version, a *altering, e *levels.Edit) {

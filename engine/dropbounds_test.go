@@ -45,3 +45,27 @@ func TestDroppedRangesMayEndAtKeysLongerThanAnyRow(t *testing.T) {
 		})
 	}
 }
+
+// Drops of rows that were dropped before do not add up while the background is held up.
+func TestRepeatedDropsLeaveOneChange(t *testing.T) {
+	s := newStore(t, nil)
+	tb := s.table("t", map[string]gc.Rule{"f": {}})
+	for _, row := range []string{"a", "c", "e", "z"} {
+		s.must(tb.Apply(ctx, row, set("f", "q", 1, "x")))
+	}
+	s.must(s.Flush(ctx))
+	for range 100 {
+		s.must(tb.DropRowRange(ctx, NewRange("c", "d")))
+		s.must(tb.Apply(ctx, "c1", set("f", "q", 1, "x"), NoSync))
+	}
+	if n := s.Metrics().StandingChanges; n > 1 {
+		t.Fatalf("%d changes stand", n)
+	}
+	s.must(tb.DropRowRange(ctx, NewRange("e", "f")))
+	s.must(tb.DropRowRange(ctx, NewRange("b", "y")))
+	if n := s.Metrics().StandingChanges; n > 1 {
+		t.Fatalf("%d changes stand", n)
+	}
+	s.must(tb.Apply(ctx, "e", set("f", "q", 2, "y"), NoSync))
+	s.everywhere(func(string) { s.want(s.scan(s.Table("t")), "a f:q@1=x\ne f:q@2=y\nz f:q@1=x\n") })
+}

@@ -176,6 +176,9 @@ func (r *run) serverTime() int64 {
 func (r *run) append(t *rtable, e cell.Entry) error {
 	before := r.entries.Len()
 	r.entries.Append(e)
+	if r.entries.Len() > BatchBytesMax { // before what a batch makes of little takes all memory
+		return fmt.Errorf("%w: more than %d", ErrBatchTooBig, BatchBytesMax)
+	}
 	at := 0
 	for at < len(r.trees) && r.trees[at].tree != e.Tree {
 		at++

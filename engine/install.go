@@ -66,7 +66,10 @@ func (db *DB) installBy(files []*levels.File, make func(v *levels.Version) (*lev
 	if err != nil {
 		return removeAll(err)
 	}
-	if err := db.manifest.Append(edit); err != nil {
+	if err := db.manifest.Append(edit); errors.Is(err, levels.ErrTooLarge) {
+		next.Unref() // nothing was written
+		return removeAll(err)
+	} else if err != nil {
 		err = db.fail("write the manifest", err)
 		next.Unref() // its files stay, see obsolete: the edit may be on disk
 		return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)

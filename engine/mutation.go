@@ -15,8 +15,20 @@ type Timestamp int64
 // earlier stamp that the store gave it. All ServerTime cells of a batch get the same stamp.
 const ServerTime Timestamp = -1
 
-// Time returns t as a timestamp.
-func Time(t time.Time) Timestamp { return Timestamp(t.UnixMicro()) }
+// Time returns t as a timestamp; times that have none become the nearest number of microseconds that there is.
+func Time(t time.Time) Timestamp { return Timestamp(micros(t)) }
+
+// micros is t.UnixMicro where that does not overflow.
+func micros(t time.Time) int64 {
+	const most = math.MaxInt64 / 1_000_000
+	switch s := t.Unix(); {
+	case s >= most:
+		return math.MaxInt64
+	case s <= -most:
+		return math.MinInt64
+	}
+	return t.UnixMicro()
+}
 
 // Time returns the timestamp as a time.
 func (t Timestamp) Time() time.Time { return time.UnixMicro(int64(t)) }

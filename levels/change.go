@@ -82,6 +82,12 @@ func (c *Change) Covers(b cell.Bounds) bool {
 	return string(b.LoRow) >= string(c.Lo) && (c.Hi == nil || string(b.HiRow) < string(c.Hi))
 }
 
+// Includes reports whether both changes drop rows, and all that o drops lie in the range of c.
+func (c *Change) Includes(o *Change) bool {
+	return c.Kind == ChangeRows && o.Kind == ChangeRows && c.Tree == o.Tree &&
+		string(c.Lo) <= string(o.Lo) && (c.Hi == nil || o.Hi != nil && string(o.Hi) <= string(c.Hi))
+}
+
 // Has reports whether row lies in the change's range.
 func (c *Change) Has(row []byte) bool {
 	return string(row) >= string(c.Lo) && (c.Hi == nil || string(row) < string(c.Hi))

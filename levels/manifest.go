@@ -37,6 +37,8 @@ type Manifest struct {
 	buf   []byte
 
 	RollAt int64 // size from which on Full is true: 4 MiB, or twice the first edit if that is more, unless changed
+	// EditMax is the largest edit, in bytes, that Append takes: what a record takes, unless changed.
+	EditMax int
 }
 
 // seed is what the checksums of a manifest's frames start from.
@@ -44,7 +46,7 @@ func seed(store, num uint64) uint64 { return store ^ num*0x9e3779b97f4a7c15 }
 
 // CreateManifest starts manifest num with the state of v, which is durable when it returns. Older manifests stay.
 func CreateManifest(fsys vfs.FS, dir string, num uint64, v *Version) (*Manifest, error) {
-	m := &Manifest{fs: fsys, dir: dir, num: num, store: v.StoreID, RollAt: rollAt}
+	m := &Manifest{fs: fsys, dir: dir, num: num, store: v.StoreID, RollAt: rollAt, EditMax: record.PayloadMax}
 	name := path.Join(dir, ManifestName(num))
 	state := v.Snapshot().Append(nil)
 	if len(state) > record.PayloadMax {
@@ -76,11 +78,12 @@ func CreateManifest(fsys vfs.FS, dir string, num uint64, v *Version) (*Manifest,
 // ErrTooLarge: a state or an edit does not fit into one frame. Nothing was written.
 var ErrTooLarge = errors.New("manifest edit is too large")
 
-// Append makes an edit durable. After an error the manifest takes no more: whether the edit is on disk is unknown.
+// Append makes an edit durable. After an error other than ErrTooLarge the manifest takes no more: whether the edit is on disk is
+// unknown.
 func (m *Manifest) Append(e *Edit) error {
 	p := e.Append(nil)
-	if len(p) > record.PayloadMax {
-		return fmt.Errorf("%w: %d bytes, the most is %d", ErrTooLarge, len(p), record.PayloadMax)
+	if len(p) > m.EditMax {
+		return fmt.Errorf("%w: %d bytes, the most is %d", ErrTooLarge, len(p), m.EditMax)
 	}
 	m.buf = record.AppendFrame(m.buf[:0], seed(m.store, m.num), p)
 	return m.write(m.buf)
