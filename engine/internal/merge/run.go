@@ -16,7 +16,7 @@ type Run struct {
 	files   []*levels.File
 	open    OpenFile
 	cols    cell.Range // pieces of rows without any of these are passed over
-	cur     cell.Iter // over files[at]
+	cur     cell.Iter  // over files[at]
 	at      int
 	row     []byte    // copy of the current row's key when it has pieces in several files
 	multi   bool      // the current row goes on in files after lo
