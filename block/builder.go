@@ -87,6 +87,9 @@ func (b *Builder) Reset() {
 // Same reports whether the cell last added has the column of the one before it in its row (and block).
 func (b *Builder) Same() bool { return b.same }
 
+// Started reports whether the row last begun has a cell in the block.
+func (b *Builder) Started() bool { return b.prev > 0 }
+
 // Cells, Rows and Cols are the numbers so far.
 func (b *Builder) Cells() int { return len(b.ts) }
 func (b *Builder) Rows() int  { return len(b.rowEnds) }

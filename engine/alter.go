@@ -90,6 +90,7 @@ func (db *DB) alter(ctx context.Context, name string, alt alteration) error {
 	})
 	if err == nil {
 		db.jobs.kick()
+		db.jobs.wake() // what somebody waits for may have gone
 	}
 	return err
 }

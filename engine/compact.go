@@ -426,7 +426,7 @@ func (db *DB) compactRange(ctx context.Context, tree uint64, s span) error {
 		case ok:
 			started = true
 			j.startCompaction(plan, func(err error) { ended <- err })
-		case j.running == 0:
+		case j.running == 0 && j.dropping == 0:
 			return false, fmt.Errorf("compact: a damaged file is in the way: %w", db.health.report().Cause)
 		}
 		return false, nil

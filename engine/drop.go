@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
+	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/levels"
 )
 
@@ -23,7 +25,10 @@ func (t *Table) DropRowRange(ctx context.Context, rows RowRange) error {
 	}
 	var s span
 	if len(spans) > 0 {
-		s = spans[0]
+		s = spans[0].ofRows()
+		if s.hi != nil && bytes.Compare(s.lo, s.hi) >= 0 {
+			spans = nil // no row lies between
+		}
 	}
 	var held []levels.Num
 	defer func() { t.db.jobs.unhold(held) }()
@@ -40,6 +45,18 @@ func (t *Table) DropRowRange(ctx context.Context, rows RowRange) error {
 			}
 		},
 	})
+}
+
+// ofRows is the span with the same rows whose ends are no longer than the key after the longest row: the manifest takes no
+// longer ones.
+func (s span) ofRows() span {
+	clip := func(key []byte) []byte {
+		if len(key) <= cell.RowKeyMax {
+			return key
+		}
+		return append(bytes.Clone(key[:cell.RowKeyMax]), 0)
+	}
+	return span{lo: clip(s.lo), hi: clip(s.hi)}
 }
 
 // DropAllRows removes all rows of the table, as DropRowRange does.
@@ -67,14 +84,24 @@ func (j *jobs) takeWhole(v *levels.Version, t *levels.Table, e *levels.Edit) (he
 			}
 		}
 	}
+	if len(held) > 0 {
+		j.dropping++
+	}
 	return held
 }
 
+// unhold gives back what takeWhole took, and wakes who found it in his way.
 func (j *jobs) unhold(files []levels.Num) {
+	if len(files) == 0 {
+		return
+	}
 	j.mu.Lock()
-	defer j.mu.Unlock()
+	j.dropping--
 	for _, num := range files {
 		j.busy.Release(num)
 		delete(j.aside, num)
 	}
+	j.mu.Unlock()
+	j.kick()
+	j.wake()
 }

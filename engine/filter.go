@@ -13,8 +13,9 @@ import (
 // rules, to others; a row of which no cell is left is not returned and does not count for LimitRows.
 //
 // Filters are values, never change, and may be used by many reads at once. What is wrong with one is found when it is used:
-// the error matches ErrFilter (or ErrNoFamily) and names the place, like "chain: filter 2 of 3: ...". docs/filters.md says
-// what each costs.
+// the error matches ErrFilter (or ErrNoFamily) and names the place, like "chain: filter 2 of 3: ...". Filters nest 256 deep at
+// most, and one that may look at a cell more than 100,000 times, each copy of the cell counted by itself, is refused.
+// docs/filters.md says what each costs.
 type Filter interface {
 	spec() *filter.Spec
 }

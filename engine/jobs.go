@@ -26,6 +26,7 @@ type jobs struct {
 	mu       sync.Mutex // guards what follows; held for deciding only
 	flushing map[uint64]bool
 	running  int // compactions
+	dropping int // drops of rows that hold files, see takeWhole
 	busy     levels.Busy
 	aside    map[levels.Num]bool // held in busy because they are damaged, by no job
 	retryAt  time.Time           // after a failure nothing starts before
@@ -157,7 +158,7 @@ func (j *jobs) release(began time.Time) {
 // idle reports whether nothing runs and nothing is waiting to be tried again by itself, which without goroutines nothing does.
 // Holds j.mu.
 func (j *jobs) idle() bool {
-	return j.running == 0 && len(j.flushing) == 0 && (j.retryAt.IsZero() || j.db.inline())
+	return j.running == 0 && j.dropping == 0 && len(j.flushing) == 0 && (j.retryAt.IsZero() || j.db.inline())
 }
 
 // delay makes a writer pay for its part of the pressure: up to a millisecond a batch, paid when it adds up to one.
@@ -301,6 +302,7 @@ func (j *jobs) ended(err error) {
 			j.timer = time.AfterFunc(j.retry, func() {
 				if j.db.enter() == nil {
 					j.kick()
+					j.wake()
 					j.db.leave()
 				}
 			})

@@ -155,6 +155,8 @@ func (db *DB) DropTable(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	db.jobs.kick()
+	db.jobs.wake() // what somebody waits for may have gone
 	return db.releaseLog(unneeded, edit.LogStart)
 }
 

@@ -214,7 +214,8 @@ func (w *Writer) add(ln *laneWriter, c *cell.Cell) (id int, same bool, err error
 // room makes room for c in the lane's block, cutting the row where that is full. If c is the first of the row in its block, it
 // checks c's order and reports whether the entry before has the same column.
 func (w *Writer) room(ln *laneWriter, c *cell.Cell) (same bool, err error) {
-	if (ln.b.Size() >= w.overflow() || ln.b.Full()) && ln.b.Cells() > 0 {
+	// A row is cut behind a cell of its own: a long row key alone may have filled the block that rows before it began.
+	if (ln.b.Size() >= w.overflow() || ln.b.Full()) && ln.b.Started() {
 		col, ts := ln.b.Last()
 		ln.lastCol, ln.lastTS = append([]byte{}, col...), ts
 		if err := w.flush(ln); err != nil {

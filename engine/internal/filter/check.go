@@ -18,6 +18,8 @@ type facts struct {
 	sink     bool
 	labels   bool
 	rowTest  bool
+	copies   int64 // of one cell that may come out at most
+	work     int64 // looks that one cell may take at most
 }
 
 // part is what a compiled filter keeps of one Spec; a filter's parts stand in the order of its text.
@@ -35,11 +37,14 @@ type compiler struct {
 	depth int
 	inIf  string // the part of a condition that is being looked at
 	conds int
+	pats  map[string]*Pattern // of large filters
 }
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }
+
+func tooMuch() error { return invalid("it may look at one cell more than %d times", WorkMax) }
 
 // check validates s and gathers its facts. Errors name the place.
 func (c *compiler) check(s *Spec) (f facts, err error) {
@@ -50,9 +55,15 @@ func (c *compiler) check(s *Spec) (f facts, err error) {
 		return f, invalid("nested more than %d deep", DepthMax)
 	}
 	me := len(c.p.parts)
+	if me >= WorkMax {
+		return f, tooMuch()
+	}
 	c.p.parts = append(c.p.parts, part{})
 	f, err = c.rule(s, me)
 	c.depth--
+	if err == nil && f.work > WorkMax {
+		err = tooMuch()
+	}
 	x := &c.p.parts[me]
 	x.cols, x.size = f.cols, len(c.p.parts)-me
 	return f, err
@@ -60,7 +71,7 @@ func (c *compiler) check(s *Spec) (f facts, err error) {
 
 // rule is check for the rule s itself, which is part me.
 func (c *compiler) rule(s *Spec, me int) (f facts, err error) {
-	f = facts{cols: everything, rows: everything, max: math.MaxInt64}
+	f = facts{cols: everything, rows: everything, max: math.MaxInt64, copies: 1, work: 1}
 	if s.Err != nil {
 		return f, fmt.Errorf("%s: %w: %w", opNames[s.Op], ErrInvalid, s.Err)
 	}
@@ -183,13 +194,25 @@ func appendQualifiers(dst []cell.Range, prefix []byte, in Ranges) []cell.Range {
 }
 
 func (c *compiler) pattern(s *Spec, me int) (*Pattern, error) {
-	x, err := CompilePattern(s.Text)
-	if err != nil {
-		return nil, invalid("%s: %w", opNames[s.Op], err)
+	x := c.pats[s.Text]
+	if x == nil {
+		var err error
+		if x, err = CompilePattern(s.Text); err != nil {
+			return nil, invalid("%s: %w", opNames[s.Op], err)
+		}
+		if me >= manyParts { // a filter may be part of another many times
+			if c.pats == nil {
+				c.pats = map[string]*Pattern{}
+			}
+			c.pats[s.Text] = x
+		}
 	}
 	c.p.parts[me].pat = x
 	return x, nil
 }
+
+// manyParts is the number of parts from which on equal patterns are compiled once.
+const manyParts = 16
 
 func (c *compiler) checkFamily(s *Spec, f *facts, me int) error {
 	for i := range len(s.Text) {
@@ -218,8 +241,9 @@ func (c *compiler) checkFamily(s *Spec, f *facts, me int) error {
 
 func (c *compiler) checkList(s *Spec, f *facts) error {
 	if s.Op == Interleave {
-		f.cols, f.rows, f.min, f.max = nil, nil, math.MaxInt64, 0
+		f.cols, f.rows, f.min, f.max, f.copies = nil, nil, math.MaxInt64, 0, 0
 	}
+	var cols, rows []cell.Range // of an interleave
 	labelled := 0
 	for i, kid := range s.Kids {
 		k, err := c.check(kid)
@@ -233,11 +257,19 @@ func (c *compiler) checkList(s *Spec, f *facts) error {
 		}
 		if s.Op == Chain {
 			f.narrow(&k)
+			f.work, f.copies = f.work+f.copies*k.work, f.copies*k.copies
 		} else {
-			f.widen(&k)
-			f.rows = union(append(slices.Clone(f.rows), k.rows...))
+			cols, rows = append(cols, k.cols...), append(rows, k.rows...)
+			f.min, f.max = min(f.min, k.min), max(f.max, k.max)
+			f.work, f.copies = f.work+k.work, f.copies+k.copies
 		}
 		f.join(&k)
+		if f.work > WorkMax || f.copies > WorkMax { // before the numbers overflow
+			return tooMuch()
+		}
+	}
+	if s.Op == Interleave {
+		f.cols, f.rows = union(cols), union(rows)
 	}
 	if len(s.Kids) < 2 {
 		return invalid("%s of %d filters, the least is 2", opNames[s.Op], len(s.Kids))
@@ -296,8 +328,10 @@ func (c *compiler) checkCondition(s *Spec, f *facts, me int) error {
 			return fmt.Errorf("condition: %s: %w", parts[i], err)
 		}
 		f.widen(&k)
+		f.work += k.work
 		if i > 0 {
 			f.rows = union(append(slices.Clone(f.rows), k.rows...))
+			f.copies = max(f.copies, k.copies)
 		} else {
 			k.labels = false // its cells are not seen
 		}

@@ -14,6 +14,9 @@ var ErrInvalid = errors.New("invalid filter")
 // DepthMax bounds how deep filters nest.
 const DepthMax = 256
 
+// WorkMax bounds how often a filter may look at one cell: its rules, each as often as there may be copies of the cell that reach it.
+const WorkMax = 100_000
+
 // Op is a rule.
 type Op uint8
 
