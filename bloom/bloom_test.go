@@ -86,6 +86,25 @@ func TestFalsePositivesAreNearTheory(t *testing.T) {
 	}
 }
 
+// The rate does not depend on how many keys there are, nor does it stop falling with more bits.
+func TestFalsePositivesAtEverySize(t *testing.T) {
+	key := keyKinds["sequential"]
+	for _, c := range []struct{ keys, bits int }{{1000, 10}, {1000, 24}, {1_000_000, 10}, {1_000_000, 16}} {
+		f := build(c.bits, c.keys, key)
+		const probes = 500_000
+		hits := 0
+		for i := c.keys; i < c.keys+probes; i++ { // behind the keys: none of them is one
+			if f.MayContain(HashRow(key(i))) {
+				hits++
+			}
+		}
+		want := theory(c.keys, f.Lines(), f.K()) * probes
+		if limit := 1.2*want + 4*math.Sqrt(want) + 3; float64(hits) > limit {
+			t.Errorf("%d keys, %d bits: %d false positives of %d, theory %.1f", c.keys, c.bits, hits, probes, want)
+		}
+	}
+}
+
 func TestKeysOfTheHarnessAreDistinct(t *testing.T) {
 	for name, key := range keyKinds {
 		seen := map[string]bool{}

@@ -66,7 +66,8 @@ func (b *Batch) done() {
 	ones.Put(b)
 }
 
-// Apply applies a mutation of one row.
+// Apply applies a mutation of one row. One without changes does nothing. Safe for concurrent use, as all methods of Table are;
+// mutations are not.
 //
 // Errors that match none of ErrUnknownOutcome mean that nothing was written. ctx bounds waiting: for room before the batch
 // takes its place, and for durability after it (then the error is ErrUnknownOutcome).

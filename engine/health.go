@@ -14,11 +14,12 @@ import (
 type State uint8
 
 const (
-	StateOK       State = iota
-	StateDegraded       // background work fails and is tried again, or a damaged file was set aside
-	StateFailed         // a log or manifest write failed: no more writes through this handle
+	StateOK       State = iota // all is well
+	StateDegraded              // background work fails and is tried again, or a damaged file was set aside
+	StateFailed                // a log or manifest write failed: no more writes through this handle
 )
 
+// String is "ok", "degraded" or "failed".
 func (s State) String() string {
 	return [...]string{"ok", "degraded", "failed"}[s]
 }

@@ -23,7 +23,8 @@ func TestLimitsOfWrites(t *testing.T) {
 		}
 		return m
 	}
-	big := make([]byte, cell.ValueMax)
+	bigger := make([]byte, cell.ValueMax+1)
+	big := bigger[:cell.ValueMax]
 	million := &Mutation{ops: make([]op, 0, BatchCellsMax+1)}
 	for range BatchCellsMax + 1 {
 		million.DeleteRow()
@@ -43,6 +44,16 @@ func TestLimitsOfWrites(t *testing.T) {
 	}{
 		{"row key", cell.RowKeyMax, ErrRowKey, func(n int) error { return tb.Apply(ctx, text(n), set("f", "q", 1, "v")) }, "65536"},
 		{"row key of an increment", cell.RowKeyMax, ErrRowKey, func(n int) error { return rmw(text(n), nil) }, "65536"},
+		{"family name", cell.FamilyMax, ErrFamilyName, func(n int) error {
+			return tb.ModifyFamilies(ctx, AddFamily(text(n), FamilySpec{}))
+		}, "64"},
+		{"table name", TableNameMax, ErrTableName, func(n int) error {
+			_, err := s.CreateTable(ctx, text(n), TableSpec{Families: map[string]FamilySpec{"f": {}}})
+			return err
+		}, "255"},
+		{"value", cell.ValueMax, ErrValue, func(n int) error {
+			return tb.Apply(ctx, "large", mut(func(m *Mutation) { m.Set("f", "q", 1, bigger[:n]) }), NoSync)
+		}, "100 MiB"},
 		{"qualifier", cell.QualifierMax, ErrQualifier, func(n int) error { return tb.Apply(ctx, "r", set("f", text(n), 1, "v")) }, "16384"},
 		{"qualifier of an Add", cell.QualifierMax, ErrQualifier, func(n int) error {
 			return tb.Apply(ctx, "r", mut(func(m *Mutation) { m.AddIntToCell("sum", text(n), 1, 1) }))
@@ -52,8 +63,8 @@ func TestLimitsOfWrites(t *testing.T) {
 		}, "1048576"},
 	} {
 		for n := c.limit - 1; n <= c.limit+1; n++ {
-			if raceEnabled && c.want == ErrBatchTooLong && n <= c.limit {
-				continue // a million changes take long there
+			if raceEnabled && c.limit >= BatchCellsMax && n <= c.limit || c.limit == cell.ValueMax && n < c.limit {
+				continue // a million changes, or 100 MiB, take long
 			}
 			err := c.call(n)
 			if n <= c.limit && err != nil {

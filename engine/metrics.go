@@ -71,8 +71,11 @@ type Metrics struct {
 	CacheHits       uint64
 	CacheMisses     uint64
 
-	Levels         [levels.Depth]LevelMetrics // over all tables
-	DiskBytes      int64                      // of table files
+	Levels    [levels.Depth]LevelMetrics // over all tables
+	DiskBytes int64                      // of table files
+	// NewestCell is the highest timestamp in table files, 0 if there are none. Cells from the future are allowed and count as the
+	// newest of their column; one far beyond the present tells of a writer whose clock or unit is wrong. btdump files says where.
+	NewestCell     Timestamp
 	Snapshots      int
 	OldestSnapshot time.Duration
 	VisibleSeq     uint64
@@ -150,6 +153,9 @@ func (db *DB) Metrics() Metrics {
 		l.Cells += f.Cells
 		l.Deletes += f.Ranges + f.Deletes
 		m.DiskBytes += f.Size
+		if f.MinTS <= f.MaxTS {
+			m.NewestCell = max(m.NewestCell, Timestamp(f.MaxTS))
+		}
 	})
 	for _, t := range st.tables {
 		m.StandingChanges += len(t.Changes)

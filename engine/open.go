@@ -471,7 +471,8 @@ func (db *DB) obsolete(f *levels.File) {
 }
 
 // Close ends the store: calls at work end with ErrClosed or their result, background work stops, the log is made durable.
-// Memtables are not flushed; the next Open replays them from the log. It may be called again and returns the same.
+// Reads that run are waited for. Memtables are not flushed; the next Open replays them from the log. Snapshots that are still
+// open are told to the logger and show nothing any more. It may be called again and returns the same.
 func (db *DB) Close() error {
 	if db.life.closed.Swap(true) {
 		<-db.life.ended

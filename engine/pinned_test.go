@@ -96,3 +96,23 @@ func TestSpaceComesBackWhenAReadEnds(t *testing.T) {
 		t.Errorf("after %d rows: %d bytes pinned, %d on disk, %d live", rows, m.PinnedBytes, s.tableBytes(), m.DiskBytes)
 	}
 }
+
+// One cell from the far future hides behind nothing: metrics tell of it as long as a file holds it.
+func TestCellsFromTheFutureAreTold(t *testing.T) {
+	s := newStore(t, nil)
+	tb := s.table("t", map[string]gc.Rule{"f": {}})
+	far := Time(s.now.AddDate(1000, 0, 0))
+	s.must(tb.Apply(ctx, "r", mut(func(m *Mutation) {
+		m.Set("f", "a", ServerTime, nil)
+		m.Set("f", "b", far, nil)
+	})))
+	s.must(s.Flush(ctx))
+	if got := s.Metrics().NewestCell; got != far {
+		t.Errorf("the newest cell is told to be at %d, want %d", got, far)
+	}
+	s.must(tb.Apply(ctx, "r", mut(func(m *Mutation) { m.DeleteCellsInColumn("f", "b") })))
+	s.must(s.Compact(ctx))
+	if got := s.Metrics().NewestCell; got != Time(s.now) {
+		t.Errorf("the newest cell is told to be at %d, want %d", got, Time(s.now))
+	}
+}

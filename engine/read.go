@@ -68,7 +68,7 @@ type readOption func(*readOptions)
 
 func (f readOption) apply(o *readOptions) { f(o) }
 
-// RowFilter passes only the cells that f passes.
+// RowFilter passes only the cells that f passes. Of several the last counts; nil passes every cell.
 func RowFilter(f Filter) ReadOption { return readOption(func(o *readOptions) { o.filter = f }) }
 
 // LimitRows ends the read after n rows that have a cell left. 0 means no limit.
@@ -130,8 +130,8 @@ func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (ou
 }
 
 // ReadRows calls fn for each row of set, in order, until fn returns false. fn may use the store, but must not close it: Close
-// waits for reads to end. Rows are copies. Each row is seen whole as of one
-// moment; a scan as a whole is one moment too.
+// waits for reads to end. Rows are copies. The whole scan shows one moment, which is kept until it ends: a function that takes
+// long, or a loop over Rows that is never finished, keeps files from being given back (Metrics.PinnedBytes).
 func (t *Table) ReadRows(ctx context.Context, set RowSet, fn func(Row) bool, opts ...ReadOption) (err error) {
 	if fn == nil {
 		return fmt.Errorf("%w: nil function", ErrOption)

@@ -72,12 +72,12 @@ func (r *reading) flatSources(src []cell.Iter, g *group, o cell.IterOptions, cla
 	open := g.opener(r.db.files.opener(o))
 	for i := len(tree.Sub) - 1; i >= 0; i-- {
 		if run := g.ofClass(tree.Sub[i], class); len(run) > 0 {
-			src = append(src, merge.NewRun(run, open))
+			src = append(src, merge.NewRun(run, open).Restrict(o.Columns))
 		}
 	}
 	for l := 1; l < levels.Depth; l++ {
 		if run := g.ofClass(tree.Files[l], class); len(run) > 0 {
-			src = append(src, merge.NewRun(run, open))
+			src = append(src, merge.NewRun(run, open).Restrict(o.Columns))
 		}
 	}
 	return src
@@ -227,7 +227,7 @@ func (r *reading) pointRun(src []cell.Iter, g *group, run []*levels.File, row []
 		o.Point = true
 		it = t.NewIter(o)
 	default:
-		it = merge.NewRun(run, r.db.files.opener(o))
+		it = merge.NewRun(run, r.db.files.opener(o)).Restrict(o.Columns)
 	}
 	if it.SeekGE(row) && bytes.Equal(it.Row(), row) {
 		return append(src, it), nil

@@ -63,7 +63,7 @@ func (s TableSpec) check() error {
 	return nil
 }
 
-// CreateTable creates a table. It is durable when it returns.
+// CreateTable creates a table. It is durable when it returns. A name that is taken gives ErrTableExists; Table is the handle then.
 func (db *DB) CreateTable(ctx context.Context, name string, spec TableSpec) (*Table, error) {
 	if err := checkTableName(name); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 // Files testdata/write*.txt hold what writes mean, case by case. A case is a list of commands, a line "----", and what they
 // print; # begins a comment. -update writes down what is printed.
 //
-//	new f=<rule> s=sum          a new store with table t; a rule as gc.ParseRule reads it, or sum, min, max
+//	new f=<rule> s=sum          a new store with table t; a rule as gc.Parse reads it, or sum, min, max
 //	clock <us> | flush | compact | reopen | crash | read [raw] | options ...
 //	put <row>: <op>; ...        set f:q @ts v | add f:q @ts n | merge f:q @ts bytes | delete f:q [from..to] | delete f | delete | nothing
 //	cond <row> <filter>: <op>; ... | <op>; ...

@@ -49,8 +49,12 @@ func files(_ context.Context, t *tool, args []string) error {
 
 func printFile(t *tool, x inspect.Table) {
 	f := x.File
-	fmt.Fprintf(t.out, "    L%d %s  %d bytes  rows %d cells %d wide deletes %d narrow %d holes %d  sequences %d-%d  %s\n",
-		x.Level, levels.TableName(f.Num), f.Size, f.Rows, f.Cells, f.Ranges, f.Deletes, f.Holes, f.FirstSeq, f.LastSeq, bounds(f))
+	times := "none"
+	if f.MinTS <= f.MaxTS {
+		times = fmt.Sprintf("%d-%d", f.MinTS, f.MaxTS)
+	}
+	fmt.Fprintf(t.out, "    L%d %s  %d bytes  rows %d cells %d wide deletes %d narrow %d holes %d  sequences %d-%d  timestamps %s  %s\n",
+		x.Level, levels.TableName(f.Num), f.Size, f.Rows, f.Cells, f.Ranges, f.Deletes, f.Holes, f.FirstSeq, f.LastSeq, times, bounds(f))
 }
 
 func bounds(f *levels.File) string {

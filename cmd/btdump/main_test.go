@@ -63,7 +63,7 @@ func TestDumpOfAStoreInUseAndClosed(t *testing.T) {
 			want []string
 		}{
 			{[]string{"verify", "/s"}, []string{"manifest-00000001.a", "2 table files", "80 rows", "no damage found"}},
-			{[]string{"files", "/s"}, []string{`table "people"`, "family info, life 1: versions(2)", "L0 00000001.sst", `"p000" .. "p049"`}},
+			{[]string{"files", "/s"}, []string{`table "people"`, "family info, life 1: versions(2)", "L0 00000001.sst", "timestamps ", `"p000" .. "p049"`}},
 			{[]string{"cells", "/s"}, []string{`"p019"`, `info/1:"name" @79 = "person 79"`, `delete info/1:"age" @0..9223372036854775807`}},
 			{[]string{"cells", "/s", "people", "p040"}, []string{`seen/2:"times" @0 = -7, to be folded with older ones`}},
 			{[]string{"cells", "/s", "people", "p007"}, []string{`delete columns "info\x00" .. "info\x01"`, "(100 bytes)"}},

@@ -15,7 +15,8 @@ type OpenFile func(f *levels.File) (cell.Iter, error)
 type Run struct {
 	files   []*levels.File
 	open    OpenFile
-	cur     cell.Iter // over files[at]
+	cols    cell.Range // pieces of rows without any of these are passed over
+	cur     cell.Iter  // over files[at]
 	at      int
 	row     []byte    // copy of the current row's key when it has pieces in several files
 	multi   bool      // the current row goes on in files after lo
@@ -32,6 +33,13 @@ type Run struct {
 // NewRun returns a source over files, which are disjoint and sorted by bounds.
 func NewRun(files []*levels.File, open OpenFile) *Run {
 	return &Run{files: files, open: open, at: -1}
+}
+
+// Restrict says that only columns in cols are asked for, as the iterators of the files have been told: a row of many pieces is
+// opened at those only that may have some. It returns r.
+func (r *Run) Restrict(cols cell.Range) *Run {
+	r.cols = cols
+	return r
 }
 
 func (r *Run) First() bool { return r.into(0, func(it cell.Iter) bool { return it.First() }) }
@@ -233,7 +241,7 @@ func (r *Run) Ranges(dst []cell.Range) []cell.Range {
 	}
 	var tmp []cell.Range
 	for i := r.lo; i <= r.hi && r.err == nil; i++ {
-		if r.files[i].Ranges == 0 {
+		if r.files[i].Ranges == 0 || !r.wants(i) {
 			continue
 		}
 		if it := r.openPiece(i); it != nil {
@@ -244,6 +252,15 @@ func (r *Run) Ranges(dst []cell.Range) []cell.Range {
 		}
 	}
 	return dst
+}
+
+// wants reports whether the piece of the row in files[i] may have columns that are asked for.
+func (r *Run) wants(i int) bool {
+	in, ok := r.files[i].Bounds.Columns(r.row)
+	if ok {
+		_, ok = in.Clip(r.cols.From, r.cols.To)
+	}
+	return ok
 }
 
 // pieceOf is the first file of the row that can hold col.
@@ -282,7 +299,9 @@ func (r *Run) Cells(dst []cell.Cell) []cell.Cell {
 			break
 		}
 		r.pieceAt++
-		r.piece = r.openPiece(r.pieceAt)
+		if r.piece = nil; r.wants(r.pieceAt) {
+			r.piece = r.openPiece(r.pieceAt)
+		}
 	}
 	return dst
 }
@@ -333,7 +352,7 @@ func (r *Run) Deletes(dst []cell.Delete) []cell.Delete {
 		}
 		r.delAt++
 		r.del = nil
-		if r.files[r.delAt].Deletes > 0 {
+		if r.files[r.delAt].Deletes > 0 && r.wants(r.delAt) {
 			r.del = r.openPiece(r.delAt)
 		}
 	}

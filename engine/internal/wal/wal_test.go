@@ -102,7 +102,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// A1: a file that is used again never gives back a record of its former life.
+// A file that is used again never gives back a record of its former life.
 func TestNoFormerLife(t *testing.T) {
 	m := vfs.NewMem()
 	o := Options{FS: m, Dir: "w", StoreID: 3, SlotSize: 64 << 10, Manual: true}
@@ -139,7 +139,7 @@ func TestNoFormerLife(t *testing.T) {
 	}
 }
 
-// A3: the last, unacknowledged batch of a prewritten slot loses a sector or a block; it is absent as a whole and the store opens.
+// The last, unacknowledged batch of a prewritten slot loses a sector or a block; it is absent as a whole and the store opens.
 func TestTornTail(t *testing.T) {
 	for _, hole := range []struct{ off, n int64 }{{512, 512}, {4096, 4096}} {
 		m := vfs.NewMem()
@@ -173,7 +173,7 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
-// A11: opened and killed again and again, with nothing or one record written.
+// Opened and killed again and again, with nothing or one record written.
 func TestOpenKillLoop(t *testing.T) {
 	m := vfs.NewMem()
 	want := uint64(0)
