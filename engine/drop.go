@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/rowandb/rowan/cell"
@@ -13,8 +14,12 @@ import (
 // files goes at once, the rest is hidden from then on and removed in the background. It has a place in the order of writes: what
 // was written before is gone, what is written after stays, whatever its timestamp. It is durable when it returns. ctx bounds
 // waiting; batches of the table wait meanwhile. Snapshots taken before still see the rows. For a few rows a batch of deletes is
-// cheaper: a drop seals the table's memtables, and files that lie in the range in part are rewritten.
+// cheaper: a drop seals the table's memtables, and files that lie in the range in part are rewritten. A NewRange with an empty
+// end is refused with ErrRange: to drop all that follows takes InfiniteRange.
 func (t *Table) DropRowRange(ctx context.Context, rows RowRange) error {
+	if rows.end == (bound{kind: exclusive}) {
+		return fmt.Errorf("%w: the end is empty; use InfiniteRange to drop all rows from %.80q on", ErrRange, rows.start.key)
+	}
 	spans, err := rows.spans(nil)
 	if err != nil {
 		return err

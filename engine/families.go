@@ -151,7 +151,7 @@ func (f FamilySpec) check(name string) error {
 		return fmt.Errorf("family %q: %w: %w", name, ErrRule, err)
 	}
 	if f.Aggregate > Max {
-		return fmt.Errorf("%w: family %q: aggregate %d", ErrOption, name, f.Aggregate)
+		return fmt.Errorf("%w: family %q: aggregate %d", ErrOption, name, uint8(f.Aggregate))
 	}
 	if f.Group != "" && cell.CheckFamily(f.Group) != nil {
 		return fmt.Errorf("%w: family %q: a group's name must be like a family's, not %.80q", ErrOption, name, f.Group)

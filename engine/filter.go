@@ -89,7 +89,8 @@ func ColumnRangeFilter(family string, r QualifierRange) Filter {
 	return s
 }
 
-// QualifierRange is a range of qualifiers, built like a RowRange: QualifierRange(NewRange("a", "m")).
+// QualifierRange is a range of qualifiers, built like a RowRange: QualifierRange(NewRange("a", "m")). The empty string is a
+// qualifier like others: for a range without an end take InfiniteRange.
 type QualifierRange RowRange
 
 // ValueFilter passes the cells whose value matches pattern, see RowKeyFilter.
@@ -102,11 +103,12 @@ func ValueRangeFilter(r ValueRange) Filter {
 	return s
 }
 
-// ValueRange is a range of values, built like a RowRange: ValueRange(NewClosedRange("a", "m")).
+// ValueRange is a range of values, built like a RowRange: ValueRange(NewClosedRange("a", "m")). As for QualifierRange the empty
+// string is a value like others.
 type ValueRange RowRange
 
 func (s *spec) between(r RowRange) {
-	list, err := r.spans(nil)
+	list, err := r.between(nil)
 	switch {
 	case err != nil:
 		s.Err = err

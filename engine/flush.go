@@ -51,7 +51,7 @@ func (db *DB) seal(trees ...uint64) {
 	if len(trees) == 0 {
 		return
 	}
-	db.states.change(func(st *state) {
+	db.states.change(db.opts.Clock(), func(st *state) {
 		for _, tree := range trees {
 			t := st.trees[tree]
 			if t == nil || t.active.first == 0 {

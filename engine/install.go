@@ -77,7 +77,7 @@ func (db *DB) installBy(files []*levels.File, make func(v *levels.Version) (*lev
 	if db.manifest.Full() {
 		db.rollManifest(next)
 	}
-	db.states.change(func(st *state) {
+	db.states.change(db.opts.Clock(), func(st *state) {
 		st.version = next
 		st.tables = tablesOf(next.Schema, st.tables)
 		if change != nil {

@@ -75,8 +75,11 @@ type Metrics struct {
 	DiskBytes      int64                      // of table files
 	Snapshots      int
 	OldestSnapshot time.Duration
-	PinnedBytes    int64 // of table files that only snapshots still list
 	VisibleSeq     uint64
+	// What only snapshots and running reads still hold, of table files and of memtables, and for how long the oldest of it has
+	// been out of date. A read runs until its function or loop ends, so one that was forgotten shows here.
+	PinnedBytes, PinnedMemtableBytes int64
+	OldestPin                        time.Duration
 
 	// StandingChanges counts drops of rows and families and changes of rules that are in force, while something that was written before
 	// them still waits to be rewritten: BehindFiles with BehindBytes, and sealed memtables. All are 0 when that is done.
@@ -151,36 +154,50 @@ func (db *DB) Metrics() Metrics {
 	for _, t := range st.tables {
 		m.StandingChanges += len(t.Changes)
 	}
+	m.pin(db, st)
 	db.snaps.mu.Lock()
 	defer db.snaps.mu.Unlock()
 	m.Snapshots = len(db.snaps.open)
-	m.PinnedBytes = db.pinned(st)
 	for s := range db.snaps.open {
 		m.OldestSnapshot = max(m.OldestSnapshot, db.opts.Clock().Sub(s.made))
 	}
 	return m
 }
 
-// pinned is the size of the table files that open snapshots list and st does not. Holds snaps.mu.
-func (db *DB) pinned(st *state) (n int64) {
-	if len(db.snaps.open) == 0 {
-		return 0
+// pin sums up what snapshots and reads hold that st, the current state, does not.
+func (m *Metrics) pin(db *DB, st *state) {
+	old := db.states.outdated()
+	if len(old) == 0 {
+		return
 	}
-	seen := map[levels.Num]bool{}
-	st.version.Live(func(_ uint64, _ int, f *levels.File) { seen[f.Num] = true })
-	for s := range db.snaps.open {
-		s.mu.Lock()
-		if s.st != nil {
-			s.st.version.Live(func(_ uint64, _ int, f *levels.File) {
-				if !seen[f.Num] {
-					seen[f.Num] = true
-					n += f.Size
+	now := db.opts.Clock()
+	files, mems := map[levels.Num]bool{}, map[*mem]bool{}
+	look := func(st *state, add bool) {
+		st.version.Live(func(_ uint64, _ int, f *levels.File) {
+			if add && !files[f.Num] {
+				m.PinnedBytes += f.Size
+			}
+			files[f.Num] = true
+		})
+		for _, t := range st.trees {
+			for i := -1; i < len(t.sealed); i++ {
+				x := t.active
+				if i >= 0 {
+					x = t.sealed[i]
 				}
-			})
+				if add && !mems[x] {
+					m.PinnedMemtableBytes += x.Bytes()
+				}
+				mems[x] = true
+			}
 		}
-		s.mu.Unlock()
 	}
-	return n
+	look(st, false)
+	for _, o := range old {
+		look(o, true)
+		m.OldestPin = max(m.OldestPin, now.Sub(o.replaced))
+		o.unref()
+	}
 }
 
 // behind sums up what flushing and compacting owe, for the log.

@@ -413,7 +413,7 @@ func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recove
 		}
 	}
 	db.nextFile.Store(next.NextFile)
-	db.states.change(func(st *state) {
+	db.states.change(db.opts.Clock(), func(st *state) {
 		st.version = next
 		st.tables = tablesOf(next.Schema, st.tables)
 	})

@@ -99,6 +99,14 @@ const (
 	CodecZstd
 )
 
+// String is "default", "none", "s2" or "zstd".
+func (c Codec) String() string {
+	if c > CodecZstd {
+		return fmt.Sprintf("codec(%d)", uint8(c))
+	}
+	return [...]string{"default", "none", "s2", "zstd"}[c]
+}
+
 func (c Codec) block() block.Codec {
 	switch c {
 	case CodecNone:
@@ -140,12 +148,28 @@ type FamilySpec struct {
 // big-endian.
 type Aggregate uint8
 
+// NoAggregate is a plain family, whose cells are set. Of the others each takes only Adds.
 const (
 	NoAggregate Aggregate = Aggregate(levels.FoldNone)
 	Sum         Aggregate = Aggregate(levels.FoldSum) // wraps on overflow, as Go's int64 does
 	Min         Aggregate = Aggregate(levels.FoldMin)
 	Max         Aggregate = Aggregate(levels.FoldMax)
 )
+
+// String is "none", "sum", "min" or "max".
+func (a Aggregate) String() string {
+	switch a {
+	case NoAggregate:
+		return "none"
+	case Sum:
+		return "sum"
+	case Min:
+		return "min"
+	case Max:
+		return "max"
+	}
+	return fmt.Sprintf("aggregate(%d)", uint8(a))
+}
 
 const (
 	defaultMemtable   = 64 << 20

@@ -62,7 +62,8 @@ const (
 	exclusive
 )
 
-// RowRange is the rows between two bounds, each inclusive, exclusive or absent. Make one with NewRange and its kin.
+// RowRange is the rows between two bounds, each inclusive, exclusive or absent. Make one with NewRange and its kin. One that ends
+// before it begins is ErrRange when it is used; [a, a), (a, a] and (a, a) are empty.
 type RowRange struct {
 	start, end bound
 }
@@ -70,7 +71,7 @@ type RowRange struct {
 // AllRows is every row.
 func AllRows() RowRange { return RowRange{} }
 
-// NewRange is [start, end).
+// NewRange is [start, end). As end of rows the empty string, which no row has for a key, means no end; here and in NewOpenRange.
 func NewRange(start, end string) RowRange {
 	return RowRange{bound{inclusive, start}, bound{exclusive, end}}
 }
@@ -106,6 +107,14 @@ func PrefixRange(prefix string) RowRange {
 }
 
 func (r RowRange) spans(dst []span) ([]span, error) {
+	if r.end == (bound{kind: exclusive}) {
+		r.end = bound{}
+	}
+	return r.between(dst)
+}
+
+// between appends the range as it stands, of strings of which the empty one is the first.
+func (r RowRange) between(dst []span) ([]span, error) {
 	var s span
 	if r.start.kind != absent {
 		s.lo = []byte(r.start.key)
@@ -123,7 +132,7 @@ func (r RowRange) spans(dst []span) ([]span, error) {
 		return nil, fmt.Errorf("%w: start %.80q, end %.80q", ErrRange, r.start.key, r.end.key)
 	}
 	if s.hi != nil && bytes.Compare(s.lo, s.hi) >= 0 {
-		return dst, nil // [a, a), (a, a] and (a, a) are empty
+		return dst, nil // of equal bounds that are not both inclusive
 	}
 	return append(dst, s), nil
 }

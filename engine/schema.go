@@ -52,7 +52,7 @@ func (s TableSpec) check() error {
 		}
 	}
 	if s.Codec > CodecZstd {
-		return fmt.Errorf("%w: codec %d", ErrOption, s.Codec)
+		return fmt.Errorf("%w: codec %d", ErrOption, uint8(s.Codec))
 	}
 	if s.BlockBytes != 0 && (s.BlockBytes < blockBytesMin || s.BlockBytes > blockBytesMax) {
 		return fmt.Errorf("%w: BlockBytes is %d, allowed are %d to %d", ErrOption, s.BlockBytes, blockBytesMin, blockBytesMax)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,10 +19,10 @@ import (
 //
 //	create t f=<rule> g=<rule>@<group>      a further table in the store; commands go on with it
 //	use <table>                             go on with another one
-//	modify add f <rule> [group]; drop f; rule f <rule>
-//	drop rows <from>..<to> | drop all | drop table
+//	modify add f <rule>; drop f; rule f <rule>; a rule may have @<group> behind it, or be sum, min or max where a family is made
+//	drop rows <from>..<to> | drop prefix "<prefix>" | drop all | drop table
 //	tick <duration>
-//	families                                what Describe says
+//	families | tables                       what Describe and Tables say
 //	asof <us>                               read as of a time
 //	snapshot | look                         keep the present, and read it later
 //	work                                    let background work run
@@ -90,6 +91,12 @@ func (w *schemaText) forget() {
 	}
 }
 
+func (w *schemaText) unquoted(s string) string {
+	out, err := strconv.Unquote(s)
+	w.s.must(err)
+	return out
+}
+
 func (w *schemaText) rule(s string) gc.Rule {
 	r, err := gc.Parse(s)
 	w.s.must(err)
@@ -98,6 +105,11 @@ func (w *schemaText) rule(s string) gc.Rule {
 
 func (w *schemaText) spec(s string) FamilySpec {
 	rule, group, _ := strings.Cut(s, "@")
+	for _, a := range []Aggregate{Sum, Min, Max} {
+		if rule == a.String() {
+			return FamilySpec{Aggregate: a, Group: group}
+		}
+	}
 	return FamilySpec{GC: w.rule(rule), Group: group}
 }
 
@@ -154,9 +166,11 @@ func (w *schemaText) schemaCommand(line string) {
 			from, to, _ := strings.Cut(rows, "..")
 			r := InfiniteRange(from)
 			if to != "" {
-				r = NewRange(from, to)
+				r = NewRange(from, strings.Trim(to, `"`))
 			}
 			w.fail(w.tb.DropRowRange(ctx, r))
+		case "prefix":
+			w.fail(w.tb.DropRowRange(ctx, PrefixRange(w.unquoted(rows))))
 		case "all":
 			w.fail(w.tb.DropAllRows(ctx))
 		case "table":
@@ -173,6 +187,9 @@ func (w *schemaText) schemaCommand(line string) {
 		for _, f := range sortedKeys(info.Families) {
 			spec := info.Families[f]
 			line := fmt.Sprintf("%s=%v", f, spec.GC)
+			if spec.Aggregate != NoAggregate {
+				line += " " + spec.Aggregate.String()
+			}
 			if spec.Group != "" {
 				line += "@" + spec.Group
 			}
@@ -187,6 +204,10 @@ func (w *schemaText) schemaCommand(line string) {
 		} else {
 			w.look()
 		}
+	case "tables":
+		names, err := w.s.Tables(ctx)
+		w.fail(err)
+		w.print("%s", strings.Join(names, " "))
 	case "asof":
 		w.look(AsOf(time.UnixMicro(w.num(rest))))
 	case "snapshot":

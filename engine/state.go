@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rowandb/rowan/engine/internal/memtable"
 	"github.com/rowandb/rowan/engine/internal/merge"
@@ -19,6 +21,8 @@ type state struct {
 	// finds it unchanged after it has read the published sequence has every entry up to that sequence, in one place each.
 	gen  uint64
 	refs atomic.Int64
+
+	replaced time.Time // by a newer state; set when it is listed in states.kept
 }
 
 // memtree is one tree's memtables. Immutable; the active memtable itself takes writes.
@@ -64,22 +68,49 @@ type states struct {
 	// mu serialises swaps; it is held for pointer work only. A reader that was overtaken by swaps three times takes it to
 	// hold them off.
 	mu sync.Mutex
+	// kept are the states that were replaced while snapshots or reads held them, and some that have been let go of since.
+	// Guarded by mu.
+	kept []*state
 }
 
 // pin returns the current state with a reference.
 func (s *states) pin() *state {
 	for {
-		st := s.cur.Load()
-		for {
-			n := st.refs.Load()
-			if n == 0 {
-				break // replaced and let go between the two loads
-			}
-			if st.refs.CompareAndSwap(n, n+1) {
-				return st
-			}
+		if st := s.cur.Load(); st.ref() { // else it was replaced and let go between the two
+			return st
 		}
 	}
+}
+
+// ref takes a reference, unless nobody has one any more.
+func (st *state) ref() bool {
+	for {
+		n := st.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if st.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// outdated returns the states that were replaced and are still held, each with a reference.
+func (s *states) outdated() []*state {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prune()
+	var out []*state
+	for _, st := range s.kept {
+		if st.ref() {
+			out = append(out, st)
+		}
+	}
+	return out
+}
+
+func (s *states) prune() {
+	s.kept = slices.DeleteFunc(s.kept, func(st *state) bool { return st.refs.Load() == 0 })
 }
 
 // pinWith returns a pinned state together with a sequence that it holds completely and beyond which it holds nothing in
@@ -112,8 +143,9 @@ func (st *state) unref() {
 }
 
 // change replaces the current state by a copy that edit has changed. edit works on fresh maps and must replace, not change,
-// the memtrees in them. The version that edit leaves in the copy comes with its own reference. Holds s.mu meanwhile.
-func (s *states) change(edit func(st *state)) {
+// the memtrees in them. The version that edit leaves in the copy comes with its own reference. Holds s.mu meanwhile. now is when
+// the old state is replaced.
+func (s *states) change(now time.Time, edit func(st *state)) {
 	s.mu.Lock()
 	old := s.cur.Load()
 	st := &state{version: old.version, gen: old.gen, tables: old.tables, trees: make(map[uint64]*memtree, len(old.trees)+1)}
@@ -132,8 +164,15 @@ func (s *states) change(edit func(st *state)) {
 	}
 	st.refs.Store(1)
 	s.cur.Store(st)
+	s.prune()
 	s.mu.Unlock()
 	old.unref()
+	if old.refs.Load() > 0 { // once at 0 it stays there
+		s.mu.Lock()
+		old.replaced = now
+		s.kept = append(s.kept, old)
+		s.mu.Unlock()
+	}
 }
 
 // tablesOf builds the runtime tables of a schema, keeping what has not changed.

@@ -18,7 +18,7 @@ import (
 //
 //	new f=<rule> s=sum          a new store with table t; a rule as gc.ParseRule reads it, or sum, min, max
 //	clock <us> | flush | compact | reopen | crash | read [raw] | options ...
-//	put <row>: <op>; ...        set f:q @ts v | add f:q @ts n | merge f:q @ts bytes | delete f:q [from..to] | delete f | delete
+//	put <row>: <op>; ...        set f:q @ts v | add f:q @ts n | merge f:q @ts bytes | delete f:q [from..to] | delete f | delete | nothing
 //	cond <row> <filter>: <op>; ... | <op>; ...
 //	rmw <row>: incr f:q n; append f:q v
 //	bulk                        followed by indented put and cond, each a mutation of its own
@@ -261,6 +261,7 @@ func (w *writeText) ops(s string) *Mutation {
 		}
 		fam, q, single := strings.Cut(arg(1), ":")
 		switch {
+		case f[0] == "nothing": // a mutation without changes
 		case f[0] == "set":
 			m.Set(fam, q, w.stamp(arg(2)), w.value(arg(3)))
 		case f[0] == "add":

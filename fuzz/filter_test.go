@@ -124,7 +124,7 @@ func (r filteredRow) String() string {
 func TestFiltersAgreeWithTheirDefinition(t *testing.T) {
 	for seed := range uint64(2) {
 		tb, m, g := filterStore(t, seed)
-		for i := range 250 {
+		for i := range defaultOps / 2000 { // fewer under the race detector
 			f := g.Filter(1 + g.R.IntN(14))
 			parsed, err := ParseFilter(f.String())
 			if err != nil || parsed.String() != f.String() {
@@ -218,5 +218,29 @@ func pageThrough(t *testing.T, tb *engine.Table, f *Filter, want []filteredRow, 
 	}
 	if fmt.Sprint(got) != fmt.Sprint(flat) {
 		t.Fatalf("%s in pages of %d, reverse %v, stream %v:\n got %v\nwant %v", f, n, reverse, stream, got, flat)
+	}
+}
+
+// More conditions than a word has bits, one after the other and one in the other.
+func TestManyConditions(t *testing.T) {
+	tb, m, g := filterStore(t, 9)
+	after := &Filter{Kind: "chain"}
+	var inside *Filter
+	for i := range 70 {
+		p := &Filter{Kind: "chain", Kids: []*Filter{{Kind: "column-exact", Text: g.family(), Range: KeyRange{Start: g.Qualifiers(), StartAt: 's'}}, {Kind: "offset", N: int64(i % 5)}}}
+		c := &Filter{Kind: "if", Kids: []*Filter{p, {Kind: "offset", N: 1}, {Kind: "pass"}}}
+		after.Kids = append(after.Kids, c)
+		if inside == nil {
+			inside = c
+		} else {
+			inside = &Filter{Kind: "if", Kids: []*Filter{inside, c, {Kind: "chain", Kids: []*Filter{p, {Kind: "pass"}}}}}
+		}
+	}
+	for _, f := range []*Filter{after, inside} {
+		var got []filteredRow
+		err := tb.ReadRows(ctx, engine.AllRows(), func(r engine.Row) bool { got = append(got, fromFiltered(r)); return true }, engine.RowFilter(f.Engine()))
+		if want := m.filtered("t", f); err != nil || len(want) == 0 || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%v\n got %v\nwant %v", err, got, want)
+		}
 	}
 }

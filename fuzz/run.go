@@ -139,6 +139,7 @@ type runner struct {
 	lost   []undo // batches that a power cut may take, oldest first
 	cut    cut
 	back   int64 // how far the wall clock is behind engine time
+	cutAt  int64 // engine time of the last power cut
 }
 
 // cut is a power cut that is to happen inside an operation.
@@ -546,6 +547,7 @@ func (r *runner) kill(o Op) error {
 // becomes that.
 func (r *runner) restart(image *vfs.Mem, memories []*memory) error {
 	now := r.model.Now
+	r.cutAt = now
 	r.cut.mu.Lock()
 	r.cut.in, r.cut.image = 0, nil
 	r.cut.mu.Unlock()

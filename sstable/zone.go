@@ -15,6 +15,7 @@ import (
 // A row whose first blocks are left out begins with its first wanted one, and one that has none is not there.
 type zone struct {
 	on       bool
+	none     bool // no cell of the file is wanted
 	point    bool // only the row sought matters
 	min, max int64
 	families uint64
@@ -34,6 +35,7 @@ func (z *zone) set(r *Reader, o *cell.IterOptions) {
 	if len(p.Families) > 63 {
 		all = math.MaxUint64
 	}
+	z.none = z.min > p.MaxTS || z.max < p.MinTS || z.families&all == 0
 	z.on = z.min > p.MinTS || z.max < p.MaxTS || z.families&all != all
 }
 
@@ -80,6 +82,10 @@ func (z *zone) excuses(x *block.Index, i int) bool {
 func (c *cursor) wanted(p pos, d int) (pos, bool) {
 	if !c.zone.on {
 		return p, true
+	}
+	if c.zone.none {
+		c.leftOut += uint64(c.ln.blocks)
+		return p, false
 	}
 	for {
 		if c.ln.leaves != nil && c.zone.excuses(c.ln.root, p.leaf) {

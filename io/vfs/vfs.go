@@ -11,7 +11,7 @@ import (
 // Errors that callers decide on. Others come from the operating system, wrapped.
 var (
 	// ErrLocked: another open handle, in this process or another, holds the lock.
-	ErrLocked = errors.New("locked by another user")
+	ErrLocked = errors.New("locked: it is open already, in this process or another")
 	// ErrDirect: the file system refuses direct I/O, at open or at first write.
 	ErrDirect = errors.New("direct I/O refused")
 	// ErrMap: the file cannot be mapped; use positional reads.

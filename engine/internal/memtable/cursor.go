@@ -8,7 +8,7 @@ type cursor struct {
 	n     int    // refs loaded
 	at    int
 	right uint32 // leaf after the loaded one, 0 = none
-	refs  [slots]uint32
+	refs  [most]uint32
 }
 
 // start chooses the set; the cursor is nowhere until first or seek.
@@ -19,7 +19,7 @@ func (c *cursor) start(t *Table, word uint32) {
 // ref is the current entry, 0 at the end.
 func (c *cursor) ref() uint32 {
 	if c.at < c.n {
-		return c.refs[c.at&(slots-1)]
+		return c.refs[c.at&(most-1)]
 	}
 	return 0
 }
@@ -63,7 +63,7 @@ func (c *cursor) seek(k *key) {
 		lo, hi := 0, c.n
 		for lo < hi {
 			m := int(uint(lo+hi) / 2)
-			if k.compare(c.t.entry(c.refs[m&(slots-1)])) > 0 {
+			if k.compare(c.t.entry(c.refs[m&(most-1)])) > 0 {
 				lo = m + 1
 			} else {
 				hi = m
@@ -78,7 +78,7 @@ func (c *cursor) seek(k *key) {
 
 // loadLeaf copies the refs of a leaf, and returns how many, its right neighbour, its beginning, and the number of the leaf
 // itself, which is another one if ref has only a signpost left.
-func (t *Table) loadLeaf(tr *tree, ref uint32, refs *[slots]uint32) (n int, next, low, self uint32) {
+func (t *Table) loadLeaf(tr *tree, ref uint32, refs *[most]uint32) (n int, next, low, self uint32) {
 	for {
 		nd := (*node)(t.at(ref))
 		h := nd.hdr.Load()
@@ -89,9 +89,9 @@ func (t *Table) loadLeaf(tr *tree, ref uint32, refs *[slots]uint32) (n int, next
 		order := &nd.order[h/hdrList&1]
 		n = count(h)
 		for i := 0; i < n; i += 8 {
-			w := order[i>>3&7].Load()
+			w := order.words[i>>3].Load()
 			for j := i; j < min(i+8, n); j++ {
-				refs[j&(slots-1)] = nd.refs[w&(slots-1)].Load()
+				refs[j&(most-1)] = nd.slotRef(int(w & 0x7f)).Load()
 				w >>= 8
 			}
 		}
@@ -103,7 +103,7 @@ func (t *Table) loadLeaf(tr *tree, ref uint32, refs *[slots]uint32) (n int, next
 		if (h|h2)&hdrLatch != 0 && next != 0 {
 			// A split may have stored next but not yet the shorter order: leave to the new leaf what is its own.
 			k := t.itemKey(tr, (*node)(t.at(next)).low)
-			for n > 0 && t.compare(tr, &k, refs[(n-1)&(slots-1)]) <= 0 {
+			for n > 0 && t.compare(tr, &k, refs[(n-1)&(most-1)]) <= 0 {
 				n--
 			}
 		}

@@ -33,7 +33,7 @@ type iter struct {
 	seen   uint64 // bit i: the row of refs[i] is visible
 	right  uint32
 	low    uint32
-	refs   [slots]uint32
+	refs   [most]uint32
 
 	// The current row.
 	walk     walk
@@ -150,7 +150,7 @@ func (it *Iter) Last() bool {
 		if n.level == 0 {
 			break
 		}
-		kid := (*inner)(unsafe.Pointer(n)).kids[n.slot(h, count(h)-1)].Load()
+		kid := n.kid(n.slot(h, count(h)-1)).Load()
 		if n.unchanged(h) {
 			ref = kid
 		}
@@ -274,7 +274,7 @@ func (s *iter) find(k *key, before bool) int {
 		lo, hi := 0, s.n
 		for lo < hi {
 			m := int(uint(lo+hi) / 2)
-			if bytes.Compare(k.b, s.t.row(s.refs[m&(slots-1)]).key()) > 0 {
+			if bytes.Compare(k.b, s.t.row(s.refs[m&(most-1)]).key()) > 0 {
 				lo = m + 1
 			} else {
 				hi = m
@@ -296,7 +296,7 @@ func (s *iter) find(k *key, before bool) int {
 // forward makes the first visible row at or after place at the current one.
 func (s *iter) forward(at int) bool {
 	for {
-		if seen := s.seen >> uint(at); at < slots && seen != 0 {
+		if seen := s.seen >> uint(at); at < most && seen != 0 {
 			s.enter(at + bits.TrailingZeros64(seen))
 			return true
 		}
@@ -312,7 +312,7 @@ func (s *iter) forward(at int) bool {
 // backward makes the last visible row at or before place at the current one.
 func (s *iter) backward(at int) bool {
 	for {
-		if seen := s.seen << uint(slots-1-at); at >= 0 && seen != 0 {
+		if seen := s.seen << uint(most-1-at); at >= 0 && seen != 0 {
 			s.enter(at - bits.LeadingZeros64(seen))
 			return true
 		}
@@ -329,7 +329,7 @@ func (s *iter) backward(at int) bool {
 // enter makes the row at place at of the copied leaf the current one.
 func (s *iter) enter(at int) {
 	s.at = at
-	s.setRow(s.t.row(s.refs[at&(slots-1)]))
+	s.setRow(s.t.row(s.refs[at&(most-1)]))
 }
 
 func (s *iter) setRow(r *row) {

@@ -14,7 +14,7 @@ import (
 // [low, high); when it splits, high moves down and next leads to the new right half, so a reader that comes too late moves
 // right.
 //
-// Readers take nothing. A node's items sit in 64 slots in no order; their order is a list of slot numbers, kept twice. A
+// Readers take nothing. A node's items sit in 55 slots in no order; their order is a list of slot numbers, kept twice. A
 // writer latches the node, fills a free slot, writes the new order into the list that is not in use, and publishes both with
 // one store to the header. A reader that finds the header unchanged (but for the latch) after its search has seen one
 // published state; else it searches the node again. All fields that change are atomics, so this is clean for the race
@@ -27,7 +27,11 @@ const (
 	hdrList    = 1 << 2
 	hdrGen     = 1 << 16
 
-	slots = 64
+	slots = slotLines * lineSlots
+	most  = 64 // a power of two above slots, for copies of a node's refs
+
+	slotLines = 11 // cache lines of slots
+	lineSlots = 5  // slots in a line
 )
 
 type node struct {
@@ -43,12 +47,43 @@ type node struct {
 	level uint32 // 0 = leaf
 
 	_    uint32
-	used uint64 // slots in use; belongs to the latch holder
+	used uint64 // slots in use, by ordinal; belongs to the latch holder
 	_    [2]uint64
 
-	order [2][slots / 8]atomic.Uint64 // slot number of each place, a byte each
-	heads [slots]atomic.Uint64
-	refs  [slots]atomic.Uint32
+	order [2]orderLine
+	lines [slotLines]slotLine
+}
+
+// A line of each kind has a word that only the latch holder touches. An atomic store waits until this processor owns the line, and
+// the next one after it; a plain store does not wait. So a writer first stores plainly to all lines that it will change, and they
+// come while it works: else two processors that fill the same tree pass lines to each other one by one.
+type orderLine struct {
+	words [7]atomic.Uint64 // slot number of each place, a byte each
+	mine  uint64
+}
+
+// slotLine holds five slots, each a head and a ref.
+type slotLine struct {
+	heads [lineSlots]atomic.Uint64
+	refs  [lineSlots]atomic.Uint32
+	mine  uint32
+}
+
+// The number of a slot is 8 times its line plus its place there, so that the number times 8 is where its head is.
+func slotNumber(ordinal int) int { return ordinal/lineSlots<<3 | ordinal%lineSlots }
+
+func slotOrdinal(number int) int { return number>>3*lineSlots + number&7 }
+
+func (n *node) head(slot int) *atomic.Uint64 {
+	return (*atomic.Uint64)(unsafe.Add(unsafe.Pointer(&n.lines), slot<<3))
+}
+
+func (n *node) slotRef(slot int) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Add(unsafe.Pointer(&n.lines), slot>>3<<6+slot&7<<2+lineSlots*8))
+}
+
+func (n *node) kid(slot int) *atomic.Uint32 {
+	return &(*inner)(unsafe.Pointer(n)).kids[slotOrdinal(slot)]
 }
 
 // inner is a node above the leaves: refs are the separators, kids the children. A child's separator equals its low.
@@ -74,12 +109,16 @@ type key struct {
 
 func count(h uint64) int { return int(h >> 8 & 0xff) }
 
-func (n *node) slot(h uint64, place int) int {
-	w := n.order[h/hdrList&1][place>>3&7].Load()
-	return int(w>>(uint(place)&7*8)) & (slots - 1)
+func slotAt(o *orderLine, place int) int {
+	w := (*atomic.Uint64)(unsafe.Add(unsafe.Pointer(o), place>>3<<3&63)).Load()
+	return int(w >> (uint(place) & 7 * 8) & 0x7f)
 }
 
-func (n *node) ref(h uint64, place int) uint32 { return n.refs[n.slot(h, place)].Load() }
+func (n *node) slot(h uint64, place int) int {
+	return slotAt(&n.order[h/hdrList&1], place)
+}
+
+func (n *node) ref(h uint64, place int) uint32 { return n.slotRef(n.slot(h, place)).Load() }
 
 // unchanged reports whether what was read since h was loaded belongs to the state that h published.
 func (n *node) unchanged(h uint64) bool { return n.hdr.Load()&^hdrLatch == h&^hdrLatch }
@@ -93,13 +132,12 @@ func (n *node) lowerHead(h, kh uint64) int {
 	for c > 1 {
 		half := c >> 1
 		place := lo + half - 1
-		s := int(order[place>>3&7].Load()>>(uint(place)&7*8)) & (slots - 1)
-		if n.heads[s].Load() < kh {
+		if n.head(slotAt(order, place)).Load() < kh {
 			lo += half
 		}
 		c -= half
 	}
-	if c == 1 && n.heads[n.slot(h, lo)].Load() < kh {
+	if c == 1 && n.head(n.slot(h, lo)).Load() < kh {
 		lo++
 	}
 	return lo
@@ -110,9 +148,9 @@ func (t *Table) search(tr *tree, n *node, h uint64, k *key, kh uint64) (place in
 	lo := n.lowerHead(h, kh)
 	hi := lo
 	c := count(h)
-	if lo < c && n.heads[n.slot(h, lo)].Load() == kh {
+	if lo < c && n.head(n.slot(h, lo)).Load() == kh {
 		hi++
-		if hi < c && n.heads[n.slot(h, hi)].Load() == kh {
+		if hi < c && n.head(n.slot(h, hi)).Load() == kh {
 			hi = c
 			if kh != math.MaxUint64 {
 				hi = n.lowerHead(h, kh+1)
@@ -205,13 +243,10 @@ func (t *Table) beyond(tr *tree, n *node, k *key, kh uint64, moved, before bool)
 // would wait for its lines one after the other; these loads do not wait for each other. It halves a lookup.
 func (n *node) touch() {
 	n.hdr.Load()
-	n.order[0][0].Load()
-	n.order[1][0].Load()
-	for i := 0; i < slots; i += 8 {
-		n.heads[i].Load()
-	}
-	for i := 0; i < slots; i += 16 {
-		n.refs[i].Load()
+	n.order[0].words[0].Load()
+	n.order[1].words[0].Load()
+	for i := range n.lines {
+		n.lines[i].heads[0].Load()
 	}
 }
 
@@ -251,7 +286,7 @@ func (t *Table) descend(tr *tree, k *key, before bool, level uint32) place {
 		if !eq || before {
 			at = max(at-1, 0)
 		}
-		kid := (*inner)(unsafe.Pointer(n)).kids[n.slot(h, at)].Load()
+		kid := n.kid(n.slot(h, at)).Load()
 		if n.unchanged(h) {
 			p.ref, moved = kid, false
 			if n.level == 1 {
@@ -295,27 +330,30 @@ func pause(spins int) int {
 
 // insertAt puts an item into latched node n, which has room, and publishes it. The latch stays.
 func (n *node) insertAt(h uint64, at int, hd uint64, ref, kid uint32) (published uint64) {
-	s := bits.TrailingZeros64(^n.used) & (slots - 1)
-	n.used |= 1 << s
-	n.heads[s].Store(hd)
-	n.refs[s].Store(ref)
-	if n.level > 0 {
-		(*inner)(unsafe.Pointer(n)).kids[s].Store(kid)
-	}
+	free := bits.TrailingZeros64(^n.used)
+	s := slotNumber(free)
 	from, to := &n.order[h/hdrList&1], &n.order[h/hdrList&1^1]
-	last := count(h) >> 3 & 7
-	i := at >> 3 & 7
-	for j := range i {
-		put(&to[j], from[j].Load())
+	n.lines[s>>3].mine++
+	to.mine++
+	n.used |= 1 << free
+	n.head(s).Store(hd)
+	n.slotRef(s).Store(ref)
+	if n.level > 0 {
+		n.kid(s).Store(kid)
 	}
-	w := from[i].Load()
+	last := count(h) >> 3
+	i := at >> 3
+	for j := range i {
+		put(&to.words[j], from.words[j].Load())
+	}
+	w := from.words[i].Load()
 	sh := uint(at) & 7 * 8
 	below := uint64(1)<<sh - 1
-	put(&to[i], w&below|uint64(s)<<sh|(w&^below)<<8)
+	put(&to.words[i], w&below|uint64(s)<<sh|(w&^below)<<8)
 	for carry := w >> 56; i < last; {
 		i++
-		w = from[i].Load()
-		put(&to[i], w<<8|carry)
+		w = from.words[i].Load()
+		put(&to.words[i], w<<8|carry)
 		carry = w >> 56
 	}
 	h = (h ^ hdrList) + hdrGen + 1<<8

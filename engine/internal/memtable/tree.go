@@ -24,12 +24,17 @@ type items struct {
 // fresh is a node that nobody sees yet: the same memory as node and inner, without the price of an atomic store.
 type fresh struct {
 	_     [unsafe.Offsetof(node{}.order)]byte
-	order [2][slots / 8]uint64
-	heads [slots]uint64
-	refs  [slots]uint32
+	order [2]struct {
+		words [7]uint64
+		_     uint64
+	}
+	lines [slotLines]struct {
+		heads [lineSlots]uint64
+		refs  [lineSlots]uint32
+		_     uint32
+	}
 }
 
-// freshInner is fresh for an inner node. A leaf is shorter, and may be the last of its chunk.
 type freshInner struct {
 	fresh
 	kids [slots]uint32
@@ -65,32 +70,23 @@ func (t *Table) newNode(tr *tree, level, low, high, next uint32, it items) (uint
 		n.highHead.Store(head(hk.b, n.plen))
 	}
 	f := (*fresh)(p)
-	if it.heads != nil && n.plen == it.plen {
-		copy(f.heads[:], it.heads)
-	} else {
-		for i, r := range it.refs {
-			if r != 0 {
-				f.heads[i&(slots-1)] = head(t.itemKey(tr, r).b, n.plen)
-			}
+	heads := it.heads != nil && n.plen == it.plen
+	for i, r := range it.refs {
+		hd := uint64(0)
+		if heads {
+			hd = it.heads[i]
+		} else if r != 0 {
+			hd = head(t.itemKey(tr, r).b, n.plen)
 		}
+		s := slotNumber(i)
+		l := &f.lines[s>>3]
+		l.heads[s&7], l.refs[s&7] = hd, r
+		f.order[0].words[i>>3] |= uint64(s) << (i & 7 * 8)
 	}
-	copy(f.refs[:], it.refs)
 	if level > 0 {
 		copy((*freshInner)(p).kids[:], it.kids)
 	}
-	const ascending = 0x0706050403020100
-	for i := 0; i < len(it.refs); i += 8 {
-		w := uint64(ascending) + uint64(i)*0x0101010101010101
-		if rest := len(it.refs) - i; rest < 8 {
-			w &= 1<<(8*rest) - 1
-		}
-		f.order[0][i>>3&7] = w
-	}
-	if len(it.refs) == slots {
-		n.used = math.MaxUint64
-	} else {
-		n.used = 1<<len(it.refs) - 1
-	}
+	n.used = 1<<len(it.refs) - 1
 	n.hdr.Store(uint64(len(it.refs)) << 8)
 	return ref, n, nil
 }
@@ -139,9 +135,9 @@ func (t *Table) split(tr *tree, p place, k *key, ref, kid, old, repl uint32) err
 			j++
 		}
 		s := n.slot(p.h, i)
-		refs[j], heads[j] = n.refs[s].Load(), n.heads[s].Load()
+		refs[j], heads[j] = n.slotRef(s).Load(), n.head(s).Load()
 		if n.level > 0 {
-			kids[j] = (*inner)(unsafe.Pointer(n)).kids[s].Load()
+			kids[j] = n.kid(s).Load()
 		}
 	}
 	refs[p.at], kids[p.at], heads[p.at] = ref, kid, head(k.b, n.plen)
@@ -205,10 +201,10 @@ func (n *node) keepFirst(h uint64, keep int, next, sep uint32, sepHead uint64) u
 	from, to := &n.order[h/hdrList&1], &n.order[h/hdrList&1^1]
 	var used uint64
 	for i := range keep {
-		used |= 1 << n.slot(h, i)
+		used |= 1 << slotOrdinal(n.slot(h, i))
 	}
 	for j := range (keep + 7) / 8 {
-		put(&to[j&7], from[j&7].Load())
+		put(&to.words[j], from.words[j].Load())
 	}
 	n.used = used
 	h = (h^hdrList)&^(0xff<<8) + hdrGen | uint64(keep)<<8
@@ -258,7 +254,7 @@ func (t *Table) addChild(tr *tree, level uint32, k *key, sep, right, left, repl 
 func replaceChild(n *node, old, repl uint32) {
 	h := n.hdr.Load()
 	for i := range count(h) {
-		if k := &(*inner)(unsafe.Pointer(n)).kids[n.slot(h, i)]; k.Load() == old {
+		if k := n.kid(n.slot(h, i)); k.Load() == old {
 			k.Store(repl)
 			return
 		}
