@@ -96,7 +96,8 @@ func TestOracle(t *testing.T) {
 	n := 0
 	for i := range Sets {
 		total.Add(&bySet[i])
-		if *seedFlag == 0 && *setFlag == "" && !Sets[i].Used(&bySet[i]) {
+		// One list alone may not reach what a set is about.
+		if *seedFlag == 0 && *setFlag == "" && seeds >= 5 && !Sets[i].Used(&bySet[i]) {
 			t.Errorf("set %q was not used as meant: %+v", Sets[i].Name, bySet[i])
 		}
 	}
