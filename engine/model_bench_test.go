@@ -128,7 +128,7 @@ func count(b testing.TB, tb *Table, rows RowSet, opts ...ReadOption) (n int) {
 // What a read need not look at is not read: a pattern with a literal prefix, the newest hundredth of what was written in the
 // order of time, the first row of a large table against that of a small one.
 func BenchmarkModelBlocks(b *testing.B) {
-	const rows = 1_000_000
+	const rows = 10_000_000
 	db, tb, all := timeline(b, rows)
 	small, few, _ := timeline(b, 10)
 	for _, c := range []struct {
@@ -136,7 +136,7 @@ func BenchmarkModelBlocks(b *testing.B) {
 		read func() int
 		want int
 	}{
-		{"literal prefix of 1 in 1000 rows", func() int { return count(b, tb, AllRows(), RowFilter(RowKeyFilter(`000123\d+`))) }, rows / 1000},
+		{"literal prefix of 1 in 10000 rows", func() int { return count(b, tb, AllRows(), RowFilter(RowKeyFilter(`000123\d+`))) }, rows / 10000},
 		{"newest hundredth", func() int { return count(b, tb, AllRows(), RowFilter(TimestampRangeFilter(rows-rows/100+1, 0))) }, rows / 100},
 		{"first row of many", func() int { return count(b, tb, AllRows(), LimitRows(1)) }, 1},
 		{"last row of many", func() int { return count(b, tb, AllRows(), LimitRows(1), ReverseScan()) }, 1},
