@@ -3,8 +3,6 @@ package engine
 import (
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,34 +25,7 @@ import (
 //	snapshot | look                         keep the present, and read it later
 //	work                                    let background work run
 //	files                                   whether there are any table files
-func TestSchemaText(t *testing.T) {
-	files, err := filepath.Glob("testdata/schema*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, name := range files {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			in, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := runSchemaText(t, string(in))
-			if *update {
-				if err := os.WriteFile(name, []byte(got), 0o666); err != nil {
-					t.Fatal(err)
-				}
-			} else if got != string(in) {
-				g, w := strings.Split(got, "\n"), strings.Split(string(in), "\n")
-				for i := range min(len(g), len(w)) {
-					if g[i] != w[i] {
-						t.Fatalf("%s:%d: got\n%s\nwant\n%s", name, i+1, g[i], w[i])
-					}
-				}
-				t.Fatalf("%s: %d lines, want %d", name, len(g), len(w))
-			}
-		})
-	}
-}
+func TestSchemaText(t *testing.T) { textFiles(t, "testdata/schema*.txt", runSchemaText) }
 
 type schemaText struct {
 	writeText

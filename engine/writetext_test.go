@@ -2,8 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,34 +23,7 @@ import (
 //	batch                       followed by indented items: put, cond, rmw, or require <row> <filter> true|false
 //
 // @now is ServerTime. A value #n is the number n in 8 bytes. A filter is f, f:q, any (nil), or one with @from..to and =value pattern behind it.
-func TestWriteText(t *testing.T) {
-	files, err := filepath.Glob("testdata/write*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, name := range files {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			in, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := runWriteText(t, string(in))
-			if *update {
-				if err := os.WriteFile(name, []byte(got), 0o666); err != nil {
-					t.Fatal(err)
-				}
-			} else if got != string(in) {
-				g, w := strings.Split(got, "\n"), strings.Split(string(in), "\n")
-				for i := range min(len(g), len(w)) {
-					if g[i] != w[i] {
-						t.Fatalf("%s:%d: got\n%s\nwant\n%s", name, i+1, g[i], w[i])
-					}
-				}
-				t.Fatalf("%s: %d lines, want %d", name, len(g), len(w))
-			}
-		})
-	}
-}
+func TestWriteText(t *testing.T) { textFiles(t, "testdata/write*.txt", runWriteText) }
 
 type writeText struct {
 	t       *testing.T

@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -242,5 +243,13 @@ func TestManyConditions(t *testing.T) {
 		if want := m.filtered("t", f); err != nil || len(want) == 0 || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%v\n got %v\nwant %v", err, got, want)
 		}
+	}
+}
+
+func TestFilterOfNoKindIsRefused(t *testing.T) {
+	tb, _, _ := filterStore(t, 0)
+	err := tb.ReadRows(ctx, engine.AllRows(), func(engine.Row) bool { return true }, engine.RowFilter((&Filter{Kind: "none"}).Engine()))
+	if !errors.Is(err, engine.ErrFilter) {
+		t.Fatal(err)
 	}
 }
