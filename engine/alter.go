@@ -36,24 +36,12 @@ type alteration struct {
 // what was written so far if the alteration treats that differently, makes the log durable up to there, and only then makes the
 // change durable, and seen, in one edit. Batches of the table wait until then.
 func (db *DB) alter(ctx context.Context, name string, alt alteration) error {
-	if err := db.enter(); err != nil {
-		return err
-	}
-	defer db.leave()
-	if err := db.writable(); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	db.schemaMu.Lock()
-	defer db.schemaMu.Unlock()
-	t := db.states.cur.Load().tables[name]
-	if t == nil {
-		return fmt.Errorf("%w: %q", ErrNoTable, name)
-	}
-	t.gate.Lock()
-	defer t.gate.Unlock()
+	return db.exclusively(ctx, name, func(t *rtable) error { return db.alterTable(ctx, t, alt) })
+}
+
+// alterTable is called with the table to itself.
+func (db *DB) alterTable(ctx context.Context, t *rtable, alt alteration) error {
+	name := t.Name
 	make := func(v *levels.Version, seq uint64) (*altering, error) {
 		c := *v.Schema.Table(name)
 		c.Families, c.Groups, c.Changes = slices.Clone(c.Families), slices.Clone(c.Groups), slices.Clone(c.Changes)

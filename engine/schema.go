@@ -114,6 +114,12 @@ func (db *DB) CreateTable(ctx context.Context, name string, spec TableSpec) (*Ta
 // DropTable removes a table with everything in it. It is durable when it returns; space is given back when the last read
 // or snapshot that sees the table ends.
 func (db *DB) DropTable(ctx context.Context, name string) error {
+	return db.exclusively(ctx, name, func(t *rtable) error { return db.dropTable(ctx, t) })
+}
+
+// exclusively calls fn with a table while no batch of it is at work and no other change of the schema is made: each batch has its
+// place already, and is in the memtables, or waits until fn returns.
+func (db *DB) exclusively(ctx context.Context, name string, fn func(t *rtable) error) error {
 	if err := db.enter(); err != nil {
 		return err
 	}
@@ -130,9 +136,13 @@ func (db *DB) DropTable(ctx context.Context, name string) error {
 	if t == nil {
 		return fmt.Errorf("%w: %q", ErrNoTable, name)
 	}
-	// Batches of the table either have their place already, and are in its memtable, or find it gone.
 	t.gate.Lock()
 	defer t.gate.Unlock()
+	return fn(t)
+}
+
+// dropTable is called with the table to itself.
+func (db *DB) dropTable(ctx context.Context, t *rtable) error {
 	// A batch may span tables: if the drop is durable, what was written before it must be too, or a crash would lose the
 	// other tables' part of a batch that this table's readers saw before the drop.
 	seq, err := db.settleLog(ctx)
