@@ -39,7 +39,7 @@ func Open(fsys vfs.FS, dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]bool{"lock": true, "lost+found": true, levels.ManifestName(s.Num): true}
+	known := map[string]bool{"lock": true, "lost+found": true, levels.ReserveName: true, levels.ManifestName(s.Num): true}
 	s.Version.Live(func(_ uint64, _ int, f *levels.File) { known[levels.TableName(f.Num)] = true })
 	for _, e := range list {
 		if _, slot := record.ParseSlotName(e.Name); !slot && !known[e.Name] {
