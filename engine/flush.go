@@ -96,7 +96,8 @@ func (db *DB) flushOne(tree uint64) (err error) {
 		Merge: mi, Ranges: stats.Ranges > 0, Deletes: stats.Deletes > 0, Older: older.overlap, FileBytes: db.opts.TableFileBytes,
 		FirstSeq: m.first, LastSeq: m.last, Settled: table.settledMem(g, m.last), Check: db.jobs.check,
 	}
-	res, err := db.write(table, tree, job, 0)
+	db.space.look()
+	res, err := db.write(table, tree, job, 0, stats.Bytes)
 	if err != nil {
 		return err
 	}
@@ -142,10 +143,11 @@ func (st *state) tableOf(tree uint64) *rtable {
 }
 
 // write runs a job and makes its files durable, directory included. On error the files are gone.
-func (db *DB) write(table *rtable, tree uint64, job *compact.Job, level int) (compact.Result, error) {
+// expect is about how many bytes they will have.
+func (db *DB) write(table *rtable, tree uint64, job *compact.Job, level int, expect int64) (compact.Result, error) {
 	var made []levels.Num
 	job.Create = func() (*compact.Output, error) {
-		out, err := db.createTable(table, tree, level, job)
+		out, err := db.createTable(table, tree, level, expect)
 		if err == nil {
 			made = append(made, out.Num)
 		}

@@ -84,6 +84,7 @@ func (db *DB) installBy(files []*levels.File, make func(v *levels.Version) (*lev
 			change(st)
 		}
 	})
+	db.forgetAside(next)
 	return nil
 }
 

@@ -39,7 +39,7 @@ func Open(fsys vfs.FS, dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]bool{"lock": true, "lost+found": true}
+	known := map[string]bool{"lock": true, "lost+found": true, levels.ReserveName: true}
 	for _, name := range levels.ManifestCopies(s.Num) {
 		known[name] = true
 	}
