@@ -29,12 +29,13 @@ type DB struct {
 
 	life lifecycle
 
-	states   states
-	files    files
-	arenas   *memtable.Pool
-	blocks   *cache.Cache
-	log      *wal.Log
-	manifest *levels.Manifest
+	states    states
+	files     files
+	arenas    *memtable.Pool
+	blocks    *cache.Cache
+	log       *wal.Log
+	recovered wal.Recovered // of a store that is open for reading only
+	manifest  *levels.Manifest
 	// installMu serialises manifest edits. Held across the manifest's write and sync; never taken with placeMu held.
 	installMu sync.Mutex
 	schemaMu  sync.Mutex    // serialises schema changes; taken before gates

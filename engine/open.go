@@ -143,6 +143,7 @@ func (db *DB) open() error {
 	db.logger.Info("recovered", "manifest edits", loaded.Edits, "manifest bytes ignored", loaded.Ignored, "log records", db.stats.replayedBatches.Load(),
 		"log bytes ignored", rec.Ignored, "last sequence", db.nextSeq-1)
 	if db.opts.ReadOnly {
+		db.recovered = rec
 		db.logger.Info("open", "dir", db.dir, "read only", true, "took", db.opts.Clock().Sub(began))
 		return nil
 	}
@@ -393,6 +394,9 @@ func (db *DB) split(st *state, g *group, seq uint64) {
 
 // startWriting begins a fresh manifest and a fresh log slot, and clears away what no longer counts.
 func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recovered) error {
+	if v.CheckpointOf != 0 {
+		return db.renew(v, manifestNum, rec)
+	}
 	e := &levels.Edit{
 		Num: v.EditNum + 1, OpenCount: v.OpenCount + 1, StoreID: v.StoreID, EngineTime: db.clock.collected(), Stamp: db.stamp.Load(),
 		NextFile: v.NextFile,
@@ -407,11 +411,7 @@ func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recove
 	if err != nil {
 		return err
 	}
-	for _, name := range stale {
-		if n, ok := levels.ParseTableName(name); ok && n >= next.NextFile {
-			next.NextFile = n + 1
-		}
-	}
+	next.NextFile = pastAll(stale, next.NextFile)
 	db.nextFile.Store(next.NextFile)
 	db.states.change(db.opts.Clock(), func(st *state) {
 		st.version = next
@@ -425,10 +425,8 @@ func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recove
 		return err
 	}
 	// Only now does nothing depend on the old manifest any more.
-	for _, name := range stale {
-		if err := db.fs.Remove(path.Join(db.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove stale file: %w", err)
-		}
+	if err := db.removeStale(stale); err != nil {
+		return err
 	}
 	db.logger.Info("I/O", "log", db.log.Stats().Mode, "table files direct", !db.opts.Buffered, "reads", db.opts.Reads.String())
 	return nil
