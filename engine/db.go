@@ -53,9 +53,10 @@ type DB struct {
 	logged  int64 // bytes of all records placed since Open; guarded by placeMu
 	logDue  int64 // value of logged at which some memtable may hold the log back beyond its bound; guarded by placeMu
 
-	jobs  jobs
-	snaps snapshots
-	stats counters
+	jobs   jobs
+	snaps  snapshots
+	scrubs scrubber
+	stats  counters
 }
 
 // visible is the last sequence that readers may see: published, and once the log has failed also durable.

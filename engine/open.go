@@ -144,6 +144,7 @@ func (db *DB) open() error {
 		"log bytes ignored", rec.Ignored, "last sequence", db.nextSeq-1)
 	if db.opts.ReadOnly {
 		db.recovered = rec
+		db.scrubs.start(db, db.opts.ScrubEvery)
 		db.logger.Info("open", "dir", db.dir, "read only", true, "took", db.opts.Clock().Sub(began))
 		return nil
 	}
@@ -152,6 +153,7 @@ func (db *DB) open() error {
 	}
 	db.logger.Info("open", "dir", db.dir, "created", created || fresh, "store", fmt.Sprintf("%016x", v.StoreID), "took", db.opts.Clock().Sub(began))
 	db.jobs.kick()
+	db.scrubs.start(db, db.opts.ScrubEvery)
 	return nil
 }
 
@@ -478,6 +480,7 @@ func (db *DB) Close() error {
 	}
 	close(db.life.stop)
 	db.jobs.stop()
+	db.scrubs.stop()
 	db.jobs.wake()
 	db.exec.Wait()
 	db.life.drain()
@@ -509,6 +512,10 @@ func (db *DB) sealManifest() error {
 	if err := db.manifest.Append(e); err != nil {
 		return fmt.Errorf("end the manifest: %w", err)
 	}
+	// What is open can be written after its name is gone, and then nobody will find it.
+	if _, err := db.fs.Stat(path.Join(db.dir, levels.ManifestName(db.manifest.Num()))); err != nil {
+		return fmt.Errorf("the store was moved or removed while it was open: %w", err)
+	}
 	return nil
 }
 
@@ -539,6 +546,7 @@ func (db *DB) letGo() (errs []error) {
 func (db *DB) abandon() {
 	db.life.closed.Store(true)
 	db.jobs.stop()
+	db.scrubs.stop()
 	if db.log != nil {
 		_ = db.log.Close() // the error that ended the open is the one to tell
 	}
