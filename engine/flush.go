@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 
 	"github.com/rowandb/rowan/cell"
@@ -175,8 +174,9 @@ func (db *DB) write(table *rtable, tree uint64, job *compact.Job, level int, exp
 func (db *DB) rollManifest(v *levels.Version) {
 	old := db.manifest
 	m, err := levels.CreateManifest(db.fs, db.dir, old.Num()+1, v)
-	if errors.Is(err, levels.ErrTooLarge) {
-		old.RollAt *= 2 // the old one goes on, and holds everything
+	if errors.Is(err, levels.ErrTooLarge) || errors.Is(err, levels.ErrNotWritten) {
+		old.RollAt *= 2
+		db.logger.Warn("cannot start a new manifest, the old one goes on", "cause", err)
 		return
 	}
 	if err != nil {
@@ -184,7 +184,7 @@ func (db *DB) rollManifest(v *levels.Version) {
 		return
 	}
 	db.manifest = m
-	if err := errors.Join(old.Close(), db.fs.Remove(path.Join(db.dir, levels.ManifestName(old.Num())))); err != nil {
+	if err := errors.Join(old.Close(), levels.RemoveManifest(db.fs, db.dir, old.Num())); err != nil {
 		db.logger.Warn("cannot remove the old manifest; the next open will", "cause", err)
 	}
 }

@@ -127,6 +127,9 @@ func (db *DB) open() error {
 	case db.opts.CreateOnly:
 		return fmt.Errorf("%w", ErrExists)
 	}
+	for _, bad := range loaded.Bad {
+		db.logger.Warn("one copy of the manifest is damaged, the other one is used", "cause", bad)
+	}
 	v := loaded.Version
 	manifestNum := loaded.Newest + 1 // an unborn manifest keeps its name
 	if fresh {
@@ -207,7 +210,7 @@ func (db *DB) mayCreate() error {
 		return fmt.Errorf("%w", ErrNotExist)
 	}
 	if manifest {
-		return db.fs.Remove(path.Join(db.dir, levels.ManifestName(1)))
+		return levels.RemoveManifest(db.fs, db.dir, 1)
 	}
 	return nil
 }
