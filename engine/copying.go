@@ -25,12 +25,13 @@ type copying struct {
 	link     bool            // table files may become links
 	deep     bool            // every block is verified
 
-	made []string // files in to
-	dir  bool     // to was made too
+	made map[string]bool // names in to that are ours; whatever else is there is not touched
+	dir  bool            // to was made too
 	info CheckpointInfo
 }
 
 func (c *copying) run(ctx context.Context) (CheckpointInfo, error) {
+	c.made = map[string]bool{}
 	err := c.begin()
 	if err == nil {
 		err = c.files(ctx)
@@ -109,7 +110,7 @@ func (c *copying) table(ctx context.Context, f *levels.File) error {
 	if err != nil {
 		return fmt.Errorf("table file: %w", err)
 	}
-	c.made = append(c.made, to)
+	c.made[name] = true
 	c.info.Tables++
 	c.info.TableBytes += f.Size
 	if linked {
@@ -125,7 +126,7 @@ func (c *copying) slot(ctx context.Context, s wal.SlotRef, n int64) error {
 	if err := vfs.Copy(ctx, c.fs, path.Join(c.from, name), to, n); err != nil {
 		return fmt.Errorf("log: %w", err)
 	}
-	c.made = append(c.made, to)
+	c.made[name] = true
 	c.info.LogBytes += n
 	if n%record.BlockSize == 0 {
 		return nil
@@ -151,6 +152,7 @@ func (c *copying) manifest() error {
 		return err
 	}
 	defer v.Unref()
+	c.made[levels.ManifestName(1)] = true
 	m, err := levels.CreateManifest(c.fs, c.to, 1, v)
 	if err != nil {
 		return err
@@ -218,14 +220,10 @@ func (c *copying) undo() error {
 		}
 		return err
 	}
-	mine := map[string]bool{}
-	for _, name := range c.made {
-		mine[path.Base(name)] = true
-	}
 	var errs []error
 	rest := 0
 	for _, e := range list {
-		if n, _, ok := levels.ParseManifestName(e.Name); !mine[e.Name] && !(ok && n == 1) {
+		if !c.made[e.Name] {
 			rest++
 			continue
 		}
