@@ -63,7 +63,7 @@ func (db *DB) compact(plan *levels.Plan) (err error) {
 	cfg := merge.Config{Families: table.families, AsOf: asOf, MayRank: db.holesIn(st, plan.Tree, mems.sealed, plan)}
 	job.Merge = merge.New(cfg, db.inputs(plan, g, layers))
 	defer job.Merge.Close()
-	res, err := db.write(table, plan.Tree, job, plan.Output)
+	res, err := db.write(table, plan.Tree, job, plan.Output, plan.Bytes())
 	if err != nil {
 		return fmt.Errorf("compact %d files into level %d of table %q (%s): %w", len(plan.Inputs), plan.Output, table.Name, plan.Why, err)
 	}
@@ -135,12 +135,16 @@ func (db *DB) inputsOf(plan *levels.Plan, g *group, chosen func(*levels.File) bo
 }
 
 // createTable makes the next table file of a job.
-func (db *DB) createTable(table *rtable, tree uint64, level int, job *compact.Job) (*compact.Output, error) {
+func (db *DB) createTable(table *rtable, tree uint64, level int, expect int64) (*compact.Output, error) {
 	num := db.nextFile.Add(1) - 1
 	id := db.opts.Random()
-	sink, err := direct.Create(db.fs, db.files.path(num), direct.Options{NoDirect: db.opts.Buffered, Expect: min(db.opts.TableFileBytes, 64<<20)})
+	expect = min(expect, db.opts.TableFileBytes, 64<<20)
+	if db.space.low.Load() {
+		expect = 0 // what is reserved beyond need may be all that is left
+	}
+	sink, err := direct.Create(db.fs, db.files.path(num), direct.Options{NoDirect: db.opts.Buffered, Expect: expect})
 	if err != nil {
-		return nil, fmt.Errorf("create table file: %w", err)
+		return nil, db.gone(fmt.Errorf("create table file: %w", err))
 	}
 	db.stats.tableMode.Store(uint32(sink.Mode()))
 	o := table.Options
@@ -425,13 +429,18 @@ func (db *DB) compactRange(ctx context.Context, tree uint64, s span) error {
 		switch {
 		case ok && len(plan.Inputs) == 0:
 			return true, nil
+		case ok && plan.Bytes() > j.db.space.room(j.claimed) && !plan.Move:
+			if j.running > 0 {
+				return false, nil // they give space back, perhaps
+			}
+			return false, fmt.Errorf("compact: %w: it takes %d bytes beside what is there", ErrDiskFull, plan.Bytes())
 		case ok && !j.db.fits(st, t, &plan):
 			return false, nil // a flush comes first
 		case ok:
 			started = true
 			j.startCompaction(plan, func(err error) { ended <- err })
 		case j.running == 0 && j.dropping == 0:
-			return false, fmt.Errorf("compact: a damaged file is in the way: %w", db.health.report().Cause)
+			return false, fmt.Errorf("compact: a damaged file is in the way: %w", db.Health().Cause)
 		}
 		return false, nil
 	})

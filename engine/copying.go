@@ -152,7 +152,9 @@ func (c *copying) manifest() error {
 		return err
 	}
 	defer v.Unref()
-	c.made[levels.ManifestName(1)] = true
+	for _, name := range levels.ManifestCopies(1) {
+		c.made[name] = true
+	}
 	m, err := levels.CreateManifest(c.fs, c.to, 1, v)
 	if err != nil {
 		return err
@@ -164,6 +166,9 @@ func (c *copying) manifest() error {
 func (c *copying) verify(ctx context.Context) error {
 	s, err := inspect.Open(c.fs, c.to)
 	if err != nil {
+		return err
+	}
+	if err := errors.Join(s.Bad...); err != nil {
 		return err
 	}
 	if s.Version.CheckpointOf != c.version.StoreID {

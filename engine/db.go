@@ -53,6 +53,8 @@ type DB struct {
 	logged  int64 // bytes of all records placed since Open; guarded by placeMu
 	logDue  int64 // value of logged at which some memtable may hold the log back beyond its bound; guarded by placeMu
 
+	space  space
+	aside  asides
 	jobs   jobs
 	snaps  snapshots
 	scrubs scrubber

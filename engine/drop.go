@@ -81,7 +81,7 @@ func (j *jobs) takeWhole(v *levels.Version, t *levels.Table, e *levels.Edit) (he
 		}
 		for l, files := range tree.Files {
 			for _, f := range files {
-				if c.Covers(f.Bounds) && (j.aside[f.Num] || !j.busy.Held(f.Num)) {
+				if c.Covers(f.Bounds) && !j.busy.Taken(f.Num) {
 					j.busy.Hold(f.Num)
 					held = append(held, f.Num)
 					e.Deleted = append(e.Deleted, levels.DeletedFile{Tree: g.Tree, Level: l, Num: f.Num})
@@ -104,7 +104,6 @@ func (j *jobs) unhold(files []levels.Num) {
 	j.dropping--
 	for _, num := range files {
 		j.busy.Release(num)
-		delete(j.aside, num)
 	}
 	j.mu.Unlock()
 	j.kick()

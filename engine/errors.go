@@ -59,6 +59,9 @@ var (
 	// ErrFailed: a log or manifest write failed, so that this handle takes no more writes. Reads go on at the last durable
 	// state; the cause is wrapped. Reopen the store.
 	ErrFailed = errors.New("store has failed and takes no writes until it is reopened")
+	// ErrDiskFull: the file system has less room than the floor (Options.FreeFloor), or work failed for want of space. Batches
+	// that only delete, and drops, are still accepted; the store returns by itself when there is room. Health tells more.
+	ErrDiskFull = errors.New("not written: disk full")
 	// ErrUnknownOutcome: the batch took its place in the write order and then waiting for it failed or was given up. After a
 	// crash it may be there or not, whole in any case. Of a schema change: whether the manifest holds it is not known.
 	ErrUnknownOutcome = errors.New("outcome unknown")

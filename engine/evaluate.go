@@ -47,6 +47,7 @@ func (r *run) evaluate(b *Batch) (err error) {
 	if r.looks {
 		// The time is asked after the files are chosen: what a merge has collected from them by then is gone as of it.
 		r.st = r.db.states.pin()
+		defer r.db.noted(&err)
 		defer mapped.Leave(mapped.Enter(), &err)
 	}
 	r.now, r.stamp = r.db.clock.now(), 0

@@ -50,6 +50,11 @@ func (t *Table) ModifyFamilies(ctx context.Context, changes ...FamilyChange) err
 	if len(changes) == 0 {
 		return nil
 	}
+	if slices.ContainsFunc(changes, func(c FamilyChange) bool { return c.kind == addsFamily }) {
+		if err := t.db.space.admit(); err != nil {
+			return err
+		}
+	}
 	return t.db.alter(ctx, t.name, alteration{
 		make: func(a *altering) error {
 			before := slices.Clone(a.table.Families)

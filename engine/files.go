@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
+	iofs "io/fs"
 	"path"
 	"sync"
 
@@ -38,6 +40,9 @@ func (fs *files) table(f *levels.File) (*sstable.Reader, error) {
 	}
 	name := fs.path(f.Num)
 	h, err := fs.fs.Open(name, vfs.How{Direct: fs.mode == ReadDirect})
+	if errors.Is(err, iofs.ErrNotExist) {
+		return nil, fmt.Errorf("open table file: %w", missing(name))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open table file: %w", err)
 	}

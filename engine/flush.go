@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 
 	"github.com/rowandb/rowan/cell"
@@ -129,7 +128,8 @@ func (db *DB) mergeMem(st *state, asOf int64, table *rtable, tree uint64, m *mem
 		Merge: mi, Ranges: stats.Ranges > 0, Deletes: stats.Deletes > 0, Older: older.overlap, FileBytes: db.opts.TableFileBytes,
 		FirstSeq: m.first, LastSeq: m.last, Settled: table.settledMem(g, m.last), Check: db.jobs.check,
 	}
-	return db.write(table, tree, job, 0)
+	db.space.look()
+	return db.write(table, tree, job, 0, stats.Bytes)
 }
 
 // beginCollect fixes the as-of time of a merge, waits for the batches with holes that looked at the store before, and pins
@@ -148,10 +148,11 @@ func (st *state) tableOf(tree uint64) *rtable {
 }
 
 // write runs a job and makes its files durable, directory included. On error the files are gone.
-func (db *DB) write(table *rtable, tree uint64, job *compact.Job, level int) (compact.Result, error) {
+// expect is about how many bytes they will have.
+func (db *DB) write(table *rtable, tree uint64, job *compact.Job, level int, expect int64) (compact.Result, error) {
 	var made []levels.Num
 	job.Create = func() (*compact.Output, error) {
-		out, err := db.createTable(table, tree, level, job)
+		out, err := db.createTable(table, tree, level, expect)
 		if err == nil {
 			made = append(made, out.Num)
 		}
@@ -178,8 +179,9 @@ func (db *DB) write(table *rtable, tree uint64, job *compact.Job, level int) (co
 func (db *DB) rollManifest(v *levels.Version) {
 	old := db.manifest
 	m, err := levels.CreateManifest(db.fs, db.dir, old.Num()+1, v)
-	if errors.Is(err, levels.ErrTooLarge) {
-		old.RollAt *= 2 // the old one goes on, and holds everything
+	if errors.Is(err, levels.ErrTooLarge) || errors.Is(err, levels.ErrNotWritten) {
+		old.RollAt *= 2
+		db.logger.Warn("cannot start a new manifest, the old one goes on", "cause", err)
 		return
 	}
 	if err != nil {
@@ -187,7 +189,7 @@ func (db *DB) rollManifest(v *levels.Version) {
 		return
 	}
 	db.manifest = m
-	if err := errors.Join(old.Close(), db.fs.Remove(path.Join(db.dir, levels.ManifestName(old.Num())))); err != nil {
+	if err := errors.Join(old.Close(), levels.RemoveManifest(db.fs, db.dir, old.Num())); err != nil {
 		db.logger.Warn("cannot remove the old manifest; the next open will", "cause", err)
 	}
 }

@@ -8,28 +8,36 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rowandb/rowan/io/vfs"
 )
 
-// State says what a store can do at the moment.
+// State says what a store can do at the moment. A store is in the highest of these that applies.
 type State uint8
 
 const (
 	StateOK       State = iota // all is well
-	StateDegraded              // background work fails and is tried again, or a damaged file was set aside
-	StateFailed                // a log or manifest write failed: no more writes through this handle
+	StateDegraded              // background work fails and is tried again, or waits for space, or table files are set aside
+	StateReadOnly              // the disk is full: what adds data is refused with ErrDiskFull; ends by itself when there is room
+	StateFailed                // a log or manifest write failed: no more writes through this handle; ErrFailed
 )
 
-// String is "ok", "degraded" or "failed".
+// String is "ok", "degraded", "read-only" or "failed".
 func (s State) String() string {
-	return [...]string{"ok", "degraded", "failed"}[s]
+	return [...]string{"ok", "degraded", "read-only", "failed"}[s]
 }
 
 // Health is the store's state with its cause.
 type Health struct {
-	State State
-	Since time.Time // when the state began; zero for StateOK
-	Cause error     // nil for StateOK
-	Clock ClockReport
+	State  State
+	Since  time.Time // when the state began; zero for StateOK
+	Cause  error     // nil for StateOK
+	Advice string    // what ends the state, for people; empty for StateOK
+	// SetAside are the table files that are damaged or missing, by table and rows. See SetAsideFile.
+	SetAside []SetAsideFile
+	// SpaceNeeded is the free space, in bytes, that the smallest compaction waits for; 0 if none waits.
+	SpaceNeeded int64
+	Clock       ClockReport
 }
 
 // health keeps the first fatal error, and the latest background error until background work succeeds again.
@@ -43,8 +51,6 @@ type health struct {
 	degraded error
 	failures uint64 // of background jobs, ever
 	since    time.Time
-	aside    error // a file was set aside; ends with the handle
-	asideAt  time.Time
 }
 
 func (h *health) failed() error {
@@ -76,11 +82,22 @@ func (h *health) background(err error) {
 		h.failures++
 	}
 	switch {
-	case err != nil && h.degraded == nil:
+	case err != nil && (h.degraded == nil || vfs.NoSpace(h.degraded)):
 		h.since = h.now()
 		h.log.Warn("background work fails and will be tried again", "cause", err)
-	case err == nil && h.degraded != nil:
+	case err == nil && h.degraded != nil && !vfs.NoSpace(h.degraded):
 		h.log.Info("background work succeeds again", "after", h.now().Sub(h.since))
+	}
+	h.degraded = err
+}
+
+// outOfSpace records a background job that failed for want of space; space tells about it.
+func (h *health) outOfSpace(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failures++
+	if h.degraded == nil {
+		h.since = h.now()
 	}
 	h.degraded = err
 }
@@ -101,34 +118,37 @@ func (h *health) failedSince(n uint64) error {
 	return h.degraded
 }
 
-func (h *health) setAside(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.aside == nil {
-		h.aside, h.asideAt = err, h.now()
-	}
-	h.log.Error("damaged table file set aside: reads of its rows fail, compactions leave it alone", "cause", err)
-}
+// What ends a state, for people.
+const (
+	adviceFailed   = "reopen the store; everything that was acknowledged is kept. If opening fails, look at the disk, then at btdump repair"
+	adviceFull     = "free space on the volume, or delete data: deletes and drops are accepted; writing goes on by itself when there is room"
+	adviceAside    = "restore the named files from a checkpoint, or make a new store of what is left with btdump repair; dropping their rows or their table ends it too"
+	adviceRetry    = "look at the cause; the work is tried again by itself"
+	adviceNeedsGap = "free as much space on the volume as SpaceNeeded says, or delete data"
+)
 
-func (h *health) report() Health {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.failed(); err != nil {
-		return Health{State: StateFailed, Since: h.failedAt, Cause: err}
-	}
-	switch {
-	case h.aside != nil:
-		return Health{State: StateDegraded, Since: h.asideAt, Cause: errors.Join(h.aside, h.degraded)}
-	case h.degraded != nil:
-		return Health{State: StateDegraded, Since: h.since, Cause: h.degraded}
-	}
-	return Health{}
-}
-
-// Health tells whether the store is well, and if not since when and why.
+// Health tells whether the store is well, and if not since when, why, and what ends it.
 func (db *DB) Health() Health {
-	h := db.health.report()
-	h.Clock = db.clock.report()
+	h := Health{Clock: db.clock.report(), SetAside: db.aside.list(), SpaceNeeded: db.space.waiting()}
+	full, _ := db.space.err()
+	x := &db.health
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	failed := x.failed()
+	aside, since := db.aside.cause()
+	switch {
+	case failed != nil:
+		h.State, h.Since, h.Cause, h.Advice = StateFailed, x.failedAt, failed, adviceFailed
+	case full != nil:
+		h.State, h.Since, h.Cause, h.Advice = StateReadOnly, db.space.sinceWhen(), full, adviceFull
+	case aside != nil:
+		h.State, h.Since, h.Cause, h.Advice = StateDegraded, since, errors.Join(aside, x.degraded), adviceAside
+	case x.degraded != nil:
+		h.State, h.Since, h.Cause, h.Advice = StateDegraded, x.since, x.degraded, adviceRetry
+	case h.SpaceNeeded > 0:
+		h.State, h.Since, h.Advice = StateDegraded, db.space.neededSince(), adviceNeedsGap
+		h.Cause = fmt.Errorf("compactions wait for %d bytes of free space", h.SpaceNeeded)
+	}
 	return h
 }
 

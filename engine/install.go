@@ -66,7 +66,7 @@ func (db *DB) installBy(files []*levels.File, make func(v *levels.Version) (*lev
 	if err != nil {
 		return removeAll(err)
 	}
-	if err := db.manifest.Append(edit); errors.Is(err, levels.ErrTooLarge) {
+	if err := db.manifest.Append(edit); errors.Is(err, levels.ErrTooLarge) || errors.Is(err, levels.ErrNotWritten) {
 		next.Unref() // nothing was written
 		return removeAll(err)
 	} else if err != nil {
@@ -84,6 +84,7 @@ func (db *DB) installBy(files []*levels.File, make func(v *levels.Version) (*lev
 			change(st)
 		}
 	})
+	db.forgetAside(next)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rowandb/rowan/internal/damage"
+	"github.com/rowandb/rowan/io/vfs"
 	"github.com/rowandb/rowan/levels"
 )
 
@@ -25,12 +26,12 @@ type jobs struct {
 
 	mu       sync.Mutex // guards what follows; held for deciding only
 	flushing map[uint64]bool
-	running  int // compactions
-	dropping int // drops of rows that hold files, see takeWhole
+	running  int   // compactions
+	claimed  int64 // bytes that they may still write
+	dropping int   // drops of rows that hold files, see takeWhole
 	busy     levels.Busy
-	aside    map[levels.Num]bool // held in busy because they are damaged, by no job
-	retryAt  time.Time           // after a failure nothing starts before
-	retry    time.Duration       // the pause that led there
+	retryAt  time.Time     // after a failure nothing starts before
+	retry    time.Duration // the pause that led there
 	timer    *time.Timer
 	stopped  bool
 	manual   int           // callers that wait to compact a range; others stand back
@@ -48,12 +49,12 @@ const (
 func (j *jobs) init(db *DB) {
 	j.db = db
 	j.flushing = map[uint64]bool{}
-	j.aside = map[levels.Num]bool{}
 	j.changed = make(chan struct{})
 }
 
 func (db *DB) pickOptions(st *state, tree uint64) levels.PickOptions {
 	return levels.PickOptions{
+		Hungry:  db.space.low.Load(),
 		L0Files: db.opts.L0Files, LevelBytes: db.opts.LevelBytes, FileBytes: db.opts.TableFileBytes,
 		Changes: st.standing(tree), OldestMem: st.oldestMem(tree),
 	}
@@ -118,8 +119,16 @@ func (j *jobs) hold(ctx context.Context) error {
 		if j.db.life.closed.Load() {
 			err = ErrClosed
 		}
+		if err == nil && j.pressure.Load() >= stopPressure {
+			if cause, starved := j.db.space.err(); starved || stuck {
+				err = cause // what would make room waits for space itself
+			}
+			if needed := j.db.space.waiting(); err == nil && stuck && needed > 0 {
+				err = fmt.Errorf("%w: compactions wait for %d bytes", ErrDiskFull, needed)
+			}
+		}
 		if err == nil && stuck && j.pressure.Load() >= stopPressure {
-			err = fmt.Errorf("writers are at the limit and no job can be started: %w", errors.Join(errStuck, j.db.health.report().Cause))
+			err = fmt.Errorf("writers are at the limit and no job can be started: %w", errors.Join(errStuck, j.db.Health().Cause))
 		}
 		if err == nil {
 			if j.pressure.Load() < stopPressure {
@@ -229,11 +238,36 @@ func (j *jobs) startFlush(tree uint64) {
 
 // pick asks every tree for its most urgent compaction. Trees take turns by their debt: the deepest L0 first.
 func (j *jobs) pick(st *state) (levels.Plan, bool) {
+	best, found := j.pickWithin(st, 0, nil)
+	if !found || best.Move {
+		if !found {
+			j.db.space.wants(0)
+		}
+		return best, found
+	}
+	room := j.db.space.room(j.claimed)
+	if best.Bytes() <= room {
+		j.db.space.wants(0)
+		return best, true
+	}
+	least := best.Bytes()
+	best, found = j.pickWithin(st, max(room, 1), func(n int64) { least = min(least, n) })
+	if found || j.running > 0 {
+		return best, found
+	}
+	j.db.space.wants(least)
+	return best, false
+}
+
+// pickWithin is pick among the plans whose inputs have at most most bytes; 0 means any. tooBig is told the sizes of others.
+func (j *jobs) pickWithin(st *state, most int64, tooBig func(int64)) (levels.Plan, bool) {
 	var best levels.Plan
 	found, depth := false, -1
 	for id, t := range st.version.Trees {
 		if d := len(t.Sub); !found || d > depth || d == depth && id < best.Tree {
-			if plan, ok := levels.Pick(t, j.db.pickOptions(st, id), &j.busy); ok {
+			o := j.db.pickOptions(st, id)
+			o.MaxBytes, o.TooBig = most, tooBig
+			if plan, ok := levels.Pick(t, o, &j.busy); ok {
 				best, found, depth = plan, true, d
 			}
 		}
@@ -245,20 +279,26 @@ func (j *jobs) pick(st *state) (levels.Plan, bool) {
 func (j *jobs) startCompaction(plan levels.Plan, done func(error)) {
 	j.busy.Add(&plan)
 	j.running++
+	claim := int64(0)
+	if !plan.Move {
+		claim = plan.Bytes()
+	}
+	j.claimed += claim
 	j.db.exec.Go(func() {
 		err := j.db.compact(&plan)
 		j.mu.Lock()
 		j.running--
+		j.claimed -= claim
 		j.busy.Remove(&plan)
+		j.mu.Unlock()
 		damaged := errors.Is(err, ErrDamaged)
 		if damaged {
+			st := j.db.states.pin()
 			for _, num := range damagedInputs(&plan, err) {
-				j.busy.Hold(num)
-				j.aside[num] = true
+				j.db.setAside(st.version, num, err)
 			}
-			j.db.health.setAside(err)
+			st.unref()
 		}
-		j.mu.Unlock()
 		if done != nil {
 			done(err)
 		}
@@ -288,8 +328,14 @@ func damagedInputs(plan *levels.Plan, err error) []levels.Num {
 func (j *jobs) ended(err error) {
 	if err != nil && (errors.Is(err, ErrClosed) || errors.Is(err, errTreeGone) || errors.Is(err, errOutrun) || errors.Is(err, ErrFailed)) {
 		err = nil
+	} else if vfs.NoSpace(err) {
+		j.db.health.outOfSpace(err)
+		j.db.space.full(err)
 	} else if err != nil || !j.retryPending() {
 		j.db.health.background(err)
+		if err == nil {
+			j.db.space.fed()
+		}
 	}
 	j.mu.Lock()
 	if err != nil {

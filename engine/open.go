@@ -67,6 +67,7 @@ func Open(dir string, o Options) (*DB, error) {
 	db.health.log, db.health.now = o.Logger, o.Clock
 	db.life.idle, db.life.stop, db.life.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	db.jobs.init(db)
+	db.space.init(db)
 	db.arenas = memtable.NewPool(2 * o.MemtableBytes)
 	db.blocks = cache.New(o.CacheBytes)
 	db.files = files{fs: o.FS, dir: dir, mode: o.Reads, cache: db.blocks}
@@ -126,16 +127,19 @@ func (db *DB) open() error {
 	case db.opts.CreateOnly:
 		return fmt.Errorf("%w", ErrExists)
 	}
+	for _, bad := range loaded.Bad {
+		db.logger.Warn("one copy of the manifest is damaged, the other one is used", "cause", bad)
+	}
 	v := loaded.Version
 	manifestNum := loaded.Newest + 1 // an unborn manifest keeps its name
 	if fresh {
 		manifestNum = 1 // mayCreate has cleared the way
 	}
 	db.nextFile.Store(v.NextFile)
+	db.firstState(v)
 	if err := db.checkFiles(v); err != nil {
 		return err
 	}
-	db.firstState(v)
 	rec, err := db.recover(v, fresh)
 	if err != nil {
 		return err
@@ -209,7 +213,7 @@ func (db *DB) mayCreate() error {
 		return fmt.Errorf("%w", ErrNotExist)
 	}
 	if manifest {
-		return db.fs.Remove(path.Join(db.dir, levels.ManifestName(1)))
+		return levels.RemoveManifest(db.fs, db.dir, 1)
 	}
 	return nil
 }
@@ -218,10 +222,10 @@ func (db *DB) mayCreate() error {
 func ours(name string) bool {
 	_, table := levels.ParseTableName(name)
 	_, slot := record.ParseSlotName(name)
-	return table || slot
+	return table || slot || name == levels.ReserveName
 }
 
-// checkFiles makes sure that every file of the version is there with its size.
+// checkFiles sets aside the files of the version that are not there, or not with their size.
 func (db *DB) checkFiles(v *levels.Version) error {
 	list, err := db.fs.List(db.dir)
 	if err != nil {
@@ -231,18 +235,19 @@ func (db *DB) checkFiles(v *levels.Version) error {
 	for _, e := range list {
 		sizes[e.Name] = e.Size
 	}
-	v.Live(func(tree uint64, level int, f *levels.File) {
+	v.Live(func(_ uint64, _ int, f *levels.File) {
 		name := levels.TableName(f.Num)
 		size, ok := sizes[name]
 		switch {
-		case err != nil:
 		case !ok:
-			err = &damage.Error{File: path.Join(db.dir, name), Part: "table file", Offset: -1, Detail: "missing", Cause: fs.ErrNotExist}
+			db.setAside(v, f.Num, missing(path.Join(db.dir, name)))
 		case size != f.Size:
-			err = &damage.Error{File: path.Join(db.dir, name), Part: "table file", Offset: -1, Detail: fmt.Sprintf("%d bytes, the manifest says %d", size, f.Size)}
+			db.setAside(v, f.Num, &damage.Error{
+				File: path.Join(db.dir, name), Part: "table file", Offset: -1, Detail: fmt.Sprintf("%d bytes, the manifest says %d", size, f.Size),
+			})
 		}
 	})
-	return err
+	return nil
 }
 
 // firstState makes the state that replay fills.
@@ -264,8 +269,8 @@ func (db *DB) newMem() *mem {
 func (db *DB) logOptions(v *levels.Version) wal.Options {
 	return wal.Options{
 		FS: db.fs, Dir: db.dir, SlotSize: db.opts.LogSegmentBytes, OpenCount: v.OpenCount + 1, StoreID: v.StoreID,
-		NoDirect: db.opts.Buffered, Now: db.opts.Clock, Logger: db.logger, Manual: db.inline(),
-		OnIOError: func(err error) { db.fail("write the log", err) },
+		NoDirect: db.opts.Buffered, Now: db.opts.Clock, Logger: db.logger, Manual: db.inline(), KeepFree: db.space.floor,
+		OnIOError: func(err error) { db.fail("write the log", err) }, OnNoSpace: db.logFull,
 	}
 }
 
@@ -419,6 +424,9 @@ func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recove
 		st.version = next
 		st.tables = tablesOf(next.Schema, st.tables)
 	})
+	if err := db.space.open(); err != nil {
+		return err
+	}
 	if db.manifest, err = levels.CreateManifest(db.fs, db.dir, manifestNum, next); err != nil {
 		return err
 	}
@@ -428,6 +436,9 @@ func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recove
 	}
 	// Only now does nothing depend on the old manifest any more.
 	if err := db.removeStale(stale); err != nil {
+		return err
+	}
+	if err := db.space.begin(); err != nil {
 		return err
 	}
 	db.logger.Info("I/O", "log", db.log.Stats().Mode, "table files direct", !db.opts.Buffered, "reads", db.opts.Reads.String())
@@ -465,7 +476,7 @@ func (db *DB) obsolete(f *levels.File) {
 	if db.opts.ReadOnly || db.life.keepFiles.Load() || db.health.failed() != nil {
 		return
 	}
-	if err := db.fs.Remove(db.files.path(f.Num)); err != nil {
+	if err := db.fs.Remove(db.files.path(f.Num)); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may have been missing
 		db.logger.Warn("cannot remove a dead table file; the next open will", "file", db.files.path(f.Num), "cause", err)
 	}
 }
@@ -481,6 +492,7 @@ func (db *DB) Close() error {
 	close(db.life.stop)
 	db.jobs.stop()
 	db.scrubs.stop()
+	db.space.stop()
 	db.jobs.wake()
 	db.exec.Wait()
 	db.life.drain()
@@ -547,6 +559,7 @@ func (db *DB) abandon() {
 	db.life.closed.Store(true)
 	db.jobs.stop()
 	db.scrubs.stop()
+	db.space.stop()
 	if db.log != nil {
 		_ = db.log.Close() // the error that ended the open is the one to tell
 	}

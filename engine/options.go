@@ -48,6 +48,12 @@ type Options struct {
 	LogBytes int64
 	// LogSegmentBytes is the size of one log slot. Default: grows from 1 MiB to 64 MiB with the store.
 	LogSegmentBytes int64
+	// FreeFloor is how many bytes stay free in the file system: with less, batches that add data are refused with ErrDiskFull
+	// until there is a quarter more than that, while deletes and drops go on below it, and so do the flushes and compactions
+	// that free space. Default 16 MiB; negative: none, and only failures for want of space refuse batches. Up to half of it,
+	// at most 8 MiB, is held by a file named reserve and given up when the disk is full. Too small a floor leaves no room to
+	// compact, so that a full store needs others to free space; one above what the volume has left refuses every batch.
+	FreeFloor int64
 	// RowBytesMax bounds the rows that ReadRow and ReadRows return as copies. Default 256 MiB.
 	RowBytesMax int64
 	// ScrubEvery is the time between two scrubs (see DB.Scrub) that run by themselves, ScrubBytesPerSecond fast. 0: none do. With an
@@ -219,6 +225,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.LogBytes < 0 || o.L0Files < 0 || o.Compactions < 0 {
 		return o, fmt.Errorf("%w: LogBytes %d, L0Files %d and Compactions %d must not be negative", ErrOption, o.LogBytes, o.L0Files, o.Compactions)
 	}
+	if o.FreeFloor == 0 {
+		o.FreeFloor = defaultFloor
+	}
+	o.FreeFloor = max(o.FreeFloor, -1)
 	if o.L0Files == 0 {
 		o.L0Files = defaultL0
 	}

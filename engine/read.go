@@ -61,6 +61,7 @@ type readOptions struct {
 	asOfSet bool
 	snap    *Snapshot
 	page    pageOptions
+	leave   *LeftOut
 	err     error
 }
 
@@ -107,6 +108,7 @@ func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (ou
 		return out, err
 	}
 	defer rd.end()
+	defer t.db.noted(&err)
 	defer mapped.Leave(mapped.Enter(), &err)
 	key := bytesOf(row)
 	if rd.filtered && (rd.prog.Empty() || !rd.prog.Rows.Contains(key)) || !rd.opts.reaches(key) {
@@ -141,6 +143,7 @@ func (t *Table) ReadRows(ctx context.Context, set RowSet, fn func(Row) bool, opt
 		return err
 	}
 	defer rd.end()
+	defer t.db.noted(&err)
 	return rd.each(set, func(m *merge.Iter) (bool, bool, error) {
 		cells, err := rd.guardedRow(m)
 		if err != nil || len(cells) == 0 {
@@ -176,6 +179,7 @@ func (t *Table) ReadCellsBorrowed(ctx context.Context, set RowSet, fn func(Borro
 		return err
 	}
 	defer rd.end()
+	defer t.db.noted(&err)
 	out := &rd.cellOut
 	out.rd, out.fn, out.spoil = rd, fn, invariants
 	return rd.each(set, func(m *merge.Iter) (any, more bool, err error) {
@@ -253,6 +257,9 @@ func (rd *reader) pin(ctx context.Context, t *Table) error {
 	}
 	if rd.table = rd.st.tables[t.name]; rd.table == nil {
 		return fmt.Errorf("%w: %q", ErrNoTable, t.name)
+	}
+	if l := rd.opts.leave; l != nil {
+		rd.leaveOut(l)
 	}
 	if rd.opts.asOfSet {
 		rd.asOf = rd.opts.asOf

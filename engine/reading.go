@@ -17,6 +17,8 @@ type reading struct {
 	seq   uint64
 	own   *overlay // of a batch that reads; the newest source
 	flat  bool     // show what is stored, past the rules that old sources follow for good
+	// without are the files to leave out, because they are damaged; nil for none, as always but with LeaveOutDamaged.
+	without map[levels.Num]bool
 }
 
 // scan returns all sources of the table that may hold columns of o, newest first, joined.
@@ -71,12 +73,12 @@ func (r *reading) flatSources(src []cell.Iter, g *group, o cell.IterOptions, cla
 	}
 	open := g.opener(r.db.files.opener(o))
 	for i := len(tree.Sub) - 1; i >= 0; i-- {
-		if run := g.ofClass(tree.Sub[i], class); len(run) > 0 {
+		if run := r.left(g.ofClass(tree.Sub[i], class)); len(run) > 0 {
 			src = append(src, merge.NewRun(run, open).Restrict(o.Columns))
 		}
 	}
 	for l := 1; l < levels.Depth; l++ {
-		if run := g.ofClass(tree.Files[l], class); len(run) > 0 {
+		if run := r.left(g.ofClass(tree.Files[l], class)); len(run) > 0 {
 			src = append(src, merge.NewRun(run, open).Restrict(o.Columns))
 		}
 	}
@@ -207,7 +209,7 @@ func (r *reading) pointRun(src []cell.Iter, g *group, run []*levels.File, row []
 	}
 	for hi = lo; hi < len(run) && run[hi].Bounds.ContainsRow(row); hi++ {
 	}
-	run = run[lo:hi]
+	run = r.left(run[lo:hi])
 	if len(g.standing) > 0 {
 		run = g.showing(run, row, class)
 	}

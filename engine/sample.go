@@ -38,6 +38,7 @@ func (t *Table) SampleRowKeys(ctx context.Context, rows RowRange) (samples []Row
 		return nil, err
 	}
 	defer db.leave()
+	defer db.noted(&err)
 	defer mapped.Leave(mapped.Enter(), &err)
 	st := db.states.pin()
 	defer st.unref()

@@ -81,6 +81,9 @@ func (db *DB) CreateTable(ctx context.Context, name string, spec TableSpec) (*Ta
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if err := db.space.admit(); err != nil {
+		return nil, err
+	}
 	db.schemaMu.Lock()
 	defer db.schemaMu.Unlock()
 	v := db.states.cur.Load().version

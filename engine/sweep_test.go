@@ -539,7 +539,9 @@ func (w *sweepWant) afterFault(s *sweep, n int, want error, lasting bool) error 
 		told = told || errors.Is(err, want)
 	}
 	for _, line := range s.warnings { // Health told, but not any more when the call ended
-		told = told || strings.Contains(line, "background work fails") && strings.Contains(line, want.Error())
+		for _, what := range []string{"background work fails", "disk full", "log slot made smaller", "no reserve", "old one goes on"} {
+			told = told || strings.Contains(line, what) && strings.Contains(line, want.Error())
+		}
 	}
 	call := nthCall(s.fs, n)
 	if !told {

@@ -2,12 +2,14 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/commit"
 	"github.com/rowandb/rowan/engine/internal/memtable"
+	"github.com/rowandb/rowan/engine/internal/wal"
 )
 
 // run is the scratch of one batch on its way.
@@ -64,6 +66,11 @@ func (db *DB) place(ctx context.Context, b *Batch) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
+	if db.space.low.Load() && b.adds() {
+		if err := db.space.admit(); err != nil {
+			return 0, err
+		}
+	}
 	if err := db.backpressure(ctx); err != nil {
 		return 0, err
 	}
@@ -91,11 +98,18 @@ func (db *DB) place(ctx context.Context, b *Batch) (uint64, error) {
 		r.deliver(b)
 		return 0, nil
 	}
-	seq, err := r.commit()
-	if err == nil {
-		r.deliver(b)
+	for {
+		seq, err := r.commit()
+		if errors.Is(err, wal.ErrRoom) {
+			if err = db.makeRoom(ctx, len(r.record), b.adds()); err == nil {
+				continue
+			}
+		}
+		if err == nil {
+			r.deliver(b)
+		}
+		return seq, err
 	}
-	return seq, err
 }
 
 // lockTables finds the batch's tables and takes their gates, in order of id.
@@ -166,8 +180,9 @@ func (r *run) lockRows(b *Batch) {
 
 func (r *run) unlockRows() { r.db.latches.Unlock(r.stripes) }
 
-// commit takes the place in line and puts the entries into the memtables. It cannot fail for want of room; a log that has
-// failed meanwhile refuses, and then nothing was placed.
+// commit takes the place in line and puts the entries into the memtables. If the log has no room for them nothing was placed and
+// the error is wal.ErrRoom; the caller makes some and tries again. A log that has failed meanwhile refuses likewise. From its
+// place in line on a batch cannot fail for want of room.
 func (r *run) commit() (uint64, error) {
 	db := r.db
 	n := uint64(r.entries.Count())
@@ -182,6 +197,9 @@ func (r *run) commit() (uint64, error) {
 	r.record = r.entries.AppendRecord(r.record[:0], cell.Header{FirstSeq: first, EngineTime: now, Stamp: db.stamp.Load()})
 	if err := db.log.Append(r.record, last, now, db.stamp.Load()); err != nil {
 		db.placeMu.Unlock()
+		if errors.Is(err, wal.ErrRoom) {
+			return 0, err
+		}
 		return 0, db.fail("write the log", err)
 	}
 	db.nextSeq = last + 1

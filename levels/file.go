@@ -40,6 +40,9 @@ func (f *File) Slot() *atomic.Value { return &f.slot }
 // HasDeletes reports whether the file says anything about older files.
 func (f *File) HasDeletes() bool { return f.Ranges+f.Deletes > 0 }
 
+// ReserveName is the base name of the file that only holds room for when the disk is full. Its bytes mean nothing.
+const ReserveName = "reserve"
+
 // TableName is the base name of a table file.
 func TableName(num Num) string { return fmt.Sprintf("%08d.sst", num) }
 

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -25,16 +27,21 @@ const (
 	rollAt      = 4 << 20
 )
 
-// Manifest is the file that edits are appended to, drawn in docs/formats/manifest.md. Its first edit is the whole state. Used
-// by one goroutine at a time.
+// room is how far ahead space is reserved, so that an edit which says what is not needed any more finds some on a full disk too;
+// it is reserved again when less than half of that is left.
+const room = 128 << 10
+
+// Manifest is the file that edits are appended to, drawn in docs/formats/manifest.md. Its first edit is the whole state. It is
+// kept in two copies of the same bytes: what is lost of one is read from the other. Used by one goroutine at a time.
 type Manifest struct {
-	fs    vfs.FS
-	dir   string
-	num   uint64
-	store uint64
-	f     vfs.File
-	off   int64
-	buf   []byte
+	fs       vfs.FS
+	dir      string
+	num      uint64
+	store    uint64
+	copies   []vfs.File
+	off      int64
+	reserved int64 // the size through which the copies have their space
+	buf      []byte
 
 	RollAt int64 // size from which on Full is true: 4 MiB, or twice the first edit if that is more, unless changed
 	// EditMax is the largest edit, in bytes, that Append takes: what a record takes, unless changed.
@@ -44,57 +51,120 @@ type Manifest struct {
 // seed is what the checksums of a manifest's frames start from.
 func seed(store, num uint64) uint64 { return store ^ num*0x9e3779b97f4a7c15 }
 
-// CreateManifest starts manifest num with the state of v, which is durable when it returns. Older manifests stay.
+// CreateManifest starts manifest num with the state of v, which is durable when it returns. Older manifests stay. After
+// ErrNotWritten there is nothing of it; after another error the copies may have been written, and count.
 func CreateManifest(fsys vfs.FS, dir string, num uint64, v *Version) (*Manifest, error) {
 	m := &Manifest{fs: fsys, dir: dir, num: num, store: v.StoreID, RollAt: rollAt, EditMax: record.PayloadMax}
-	name := path.Join(dir, ManifestName(num))
 	state := v.Snapshot().Append(nil)
 	if len(state) > record.PayloadMax {
 		return nil, fmt.Errorf("create manifest: %w: %d bytes, the most is %d", ErrTooLarge, len(state), record.PayloadMax)
 	}
-	f, err := fsys.Open(name, vfs.How{Create: true, DSync: true})
-	if err != nil {
-		return nil, fmt.Errorf("create manifest: %w", err)
-	}
-	m.f = f
 	b := append([]byte(manifestMagic), 0, 0, 0, 0, 0, 0, 0, 0)
 	binary.LittleEndian.PutUint32(b[8:], Format)
 	b = binary.LittleEndian.AppendUint64(b, num)
 	b = binary.LittleEndian.AppendUint64(b, m.store)
 	b = binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b))
 	b = record.AppendFrame(b, seed(m.store, num), state)
-	err = m.write(b)
+	err := m.make(int64(len(b)))
 	if err == nil {
-		err = fsys.SyncDir(dir)
+		if err = m.write(b); err == nil {
+			err = fsys.SyncDir(dir)
+		}
 	}
 	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("create manifest %s: %w", name, err)
+		_ = m.Close() // the first error is the one to tell
+		return nil, fmt.Errorf("create manifest %s: %w", path.Join(dir, ManifestName(num)), err)
 	}
 	m.RollAt = max(m.RollAt, 2*m.off) // or a large store would write its whole state with every edit
 	return m, nil
 }
 
-// ErrTooLarge: a state or an edit does not fit into one frame. Nothing was written.
-var ErrTooLarge = errors.New("manifest edit is too large")
+// make creates the copies, empty, and reserves their space. What it has made is gone after an error, if that is possible: empty
+// files are no manifest.
+func (m *Manifest) make(size int64) error {
+	var made []string
+	err := func() error {
+		for _, name := range ManifestCopies(m.num) {
+			name = path.Join(m.dir, name)
+			f, err := m.fs.Open(name, vfs.How{Create: true, DSync: true})
+			if err != nil {
+				return err
+			}
+			made = append(made, name)
+			m.copies = append(m.copies, f)
+		}
+		return m.reserve(size)
+	}()
+	if err == nil {
+		return nil
+	}
+	for _, name := range made {
+		if e := m.fs.Remove(name); e != nil {
+			return errors.Join(err, e)
+		}
+	}
+	if vfs.NoSpace(err) {
+		err = fmt.Errorf("%w: %w", ErrNotWritten, err)
+	}
+	return err
+}
 
-// Append makes an edit durable. After an error other than ErrTooLarge the manifest takes no more: whether the edit is on disk is
-// unknown.
+// reserve makes sure that the copies have space for size bytes, and for some more if that can be had. A file system that reserves
+// nothing is written to all the same.
+func (m *Manifest) reserve(size int64) error {
+	if m.reserved-size >= room/2 {
+		return nil
+	}
+	for _, want := range []int64{size + room, size} {
+		if want <= m.reserved {
+			return nil
+		}
+		var err error
+		for _, f := range m.copies {
+			if e := f.Preallocate(want); vfs.NoSpace(e) {
+				err = e
+			}
+		}
+		if err == nil {
+			m.reserved = want
+			return nil
+		}
+		if want == size {
+			return err
+		}
+	}
+	return nil
+}
+
+// Errors after which nothing was written and the manifest takes further edits. ErrTooLarge: a state or an edit does not fit into
+// one frame. Of the other one vfs.NoSpace is true.
+var (
+	ErrTooLarge   = errors.New("manifest edit is too large")
+	ErrNotWritten = errors.New("no space for the manifest")
+)
+
+// Append makes an edit durable, in the first copy and then in the second. After an error other than ErrTooLarge and ErrNotWritten
+// the manifest takes no more: whether the edit is on disk is unknown.
 func (m *Manifest) Append(e *Edit) error {
 	p := e.Append(nil)
 	if len(p) > m.EditMax {
 		return fmt.Errorf("%w: %d bytes, the most is %d", ErrTooLarge, len(p), m.EditMax)
 	}
 	m.buf = record.AppendFrame(m.buf[:0], seed(m.store, m.num), p)
+	if err := m.reserve(m.off + int64(len(m.buf))); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotWritten, err)
+	}
 	return m.write(m.buf)
 }
 
 func (m *Manifest) write(b []byte) error {
-	if _, err := m.f.WriteAt(b, m.off); err != nil {
-		return err
-	}
-	if err := m.f.Sync(); err != nil { // the handle's DSync covers the data; this covers the size where that is apart
-		return err
+	for _, f := range m.copies {
+		if _, err := f.WriteAt(b, m.off); err != nil {
+			return err
+		}
+		if err := f.Sync(); err != nil { // the handle's DSync covers the data; this covers the size where that is apart
+			return err
+		}
 	}
 	m.off += int64(len(b))
 	return nil
@@ -106,8 +176,25 @@ func (m *Manifest) Full() bool { return m.off >= m.RollAt }
 // Num is the manifest's number.
 func (m *Manifest) Num() uint64 { return m.num }
 
-// Close closes the file.
-func (m *Manifest) Close() error { return m.f.Close() }
+// Close closes the files.
+func (m *Manifest) Close() error {
+	var errs []error
+	for _, f := range m.copies {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// RemoveManifest removes the copies of a manifest that does not count any more. That one is not there is no error.
+func RemoveManifest(fsys vfs.FS, dir string, num uint64) error {
+	var errs []error
+	for _, name := range ManifestCopies(num) {
+		if err := fsys.Remove(path.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // Snapshot returns an edit that makes an empty version into v.
 func (v *Version) Snapshot() *Edit {
@@ -149,6 +236,9 @@ type Loaded struct {
 	Newest  uint64 // highest number of any manifest, those included that a crash left unborn
 	Edits   int
 	Ignored int64 // bytes of a torn last append
+	// Bad tells what is wrong with a copy of the manifest where the other one is right: nothing is lost, and the next opening for
+	// writing makes a fresh pair.
+	Bad []error
 }
 
 // ErrNoManifest: the directory has none.
@@ -164,15 +254,15 @@ func Load(fsys vfs.FS, dir string, obsolete func(*File)) (Loaded, error) {
 	}
 	var nums []uint64
 	for _, e := range list {
-		if n, c, ok := ParseManifestName(e.Name); ok && c == 'a' {
+		if n, _, ok := ParseManifestName(e.Name); ok && !slices.Contains(nums, n) {
 			nums = append(nums, n)
 			l.Newest = max(l.Newest, n)
 		}
 	}
-	for i := len(nums) - 1; i >= 0 && l.Version == nil; i-- { // List sorts by name, and so by number
-		name := path.Join(dir, ManifestName(nums[i]))
-		if err := l.read(fsys, name, nums[i], obsolete); err != nil {
-			return l, damage.At(err, name, 0)
+	slices.Sort(nums)
+	for i := len(nums) - 1; i >= 0 && l.Version == nil; i-- {
+		if err := l.read(fsys, dir, nums[i], obsolete); err != nil {
+			return l, damage.At(err, path.Join(dir, ManifestName(nums[i])), 0)
 		}
 	}
 	if l.Version == nil {
@@ -182,29 +272,46 @@ func Load(fsys vfs.FS, dir string, obsolete func(*File)) (Loaded, error) {
 }
 
 // read reads one manifest. It leaves l.Version nil when a crash cut the manifest's creation short.
-func (l *Loaded) read(fsys vfs.FS, name string, num uint64, obsolete func(*File)) error {
-	b, err := readAll(fsys, name)
-	if err != nil {
-		return err
-	}
-	if len(b) < manifestHeader || allZero(b[:manifestHeader]) {
-		return nil
-	}
-	h := b[:manifestHeader]
-	sumOK := xxhash.Sum64(h[:32]) == binary.LittleEndian.Uint64(h[32:])
-	if string(h[:8]) == manifestMagic && sumOK {
-		if f := binary.LittleEndian.Uint32(h[8:]); f != Format {
-			return fmt.Errorf("%w: manifest of format %d, this build knows format %d", damage.ErrFormat, f, Format)
+func (l *Loaded) read(fsys vfs.FS, dir string, num uint64, obsolete func(*File)) error {
+	var bodies [][]byte
+	var names []string
+	var store uint64
+	var failed []error
+	for _, name := range ManifestCopies(num) {
+		name = path.Join(dir, name)
+		b, err := readAll(fsys, name)
+		var id uint64
+		if err == nil {
+			if len(b) < manifestHeader || allZero(b[:manifestHeader]) {
+				names, bodies = append(names, name), append(bodies, nil)
+				continue
+			}
+			id, err = readHeader(b, num)
 		}
+		if errors.Is(err, damage.ErrFormat) {
+			return err
+		}
+		if err != nil {
+			failed = append(failed, damage.At(err, name, 0))
+			continue
+		}
+		if len(bodies) > 0 && store != 0 && id != store {
+			return damage.At(damage.New("manifest header", 24, "store id %x, the other copy says %x", id, store), name, 0)
+		}
+		store = id
+		names, bodies = append(names, name), append(bodies, b[manifestHeader:])
 	}
-	body := b[manifestHeader:]
-	if string(h[:8]) != manifestMagic || !sumOK || binary.LittleEndian.Uint64(h[16:]) != num {
-		return damage.New("manifest header", 0, "magic, number or checksum is wrong")
+	if store == 0 { // no header is good
+		for _, err := range failed {
+			if len(bodies) == 0 || !errors.Is(err, fs.ErrNotExist) {
+				return errors.Join(failed...)
+			}
+		}
+		return nil // what is there of it was never written
 	}
-	store := binary.LittleEndian.Uint64(h[24:])
 	v := NewVersion(nil) // nothing is given up while history is replayed
 	edits := 0
-	end, err := record.ReadFrames(body, seed(store, num), func(off int64, payload []byte) error {
+	end, bad, err := record.ReadFrames(bodies, seed(store, num), func(off int64, payload []byte) error {
 		e, err := DecodeEdit(payload)
 		if err != nil {
 			return err
@@ -222,7 +329,7 @@ func (l *Loaded) read(fsys vfs.FS, name string, num uint64, obsolete func(*File)
 		return nil
 	})
 	if err != nil {
-		return damage.At(err, name, manifestHeader)
+		return damage.At(err, names[0], manifestHeader)
 	}
 	if edits == 0 {
 		return nil
@@ -231,8 +338,38 @@ func (l *Loaded) read(fsys vfs.FS, name string, num uint64, obsolete func(*File)
 		return damage.New("manifest header", 24, "store id %x, the edits say %x", store, v.StoreID)
 	}
 	v.obsolete = obsolete
-	l.Version, l.Num, l.Edits, l.Ignored = v, num, edits, int64(len(body))-end
+	l.Version, l.Num, l.Edits = v, num, edits
+	for _, b := range bodies {
+		l.Ignored = max(l.Ignored, int64(len(b))-end)
+	}
+	l.Bad = nil
+	for _, b := range bad {
+		if !b.Torn {
+			l.Bad = append(l.Bad, damage.At(b.Err, names[b.Copy], manifestHeader))
+		}
+	}
+	for _, err := range failed {
+		// A crash between the creations of the two leaves the first alone, with one edit.
+		if edits > 1 || !errors.Is(err, fs.ErrNotExist) {
+			l.Bad = append(l.Bad, err)
+		}
+	}
 	return nil
+}
+
+// readHeader checks a copy's header and returns the store's identity.
+func readHeader(b []byte, num uint64) (store uint64, err error) {
+	h := b[:manifestHeader]
+	sumOK := xxhash.Sum64(h[:32]) == binary.LittleEndian.Uint64(h[32:])
+	if string(h[:8]) == manifestMagic && sumOK {
+		if f := binary.LittleEndian.Uint32(h[8:]); f != Format {
+			return 0, fmt.Errorf("%w: manifest of format %d, this build knows format %d", damage.ErrFormat, f, Format)
+		}
+	}
+	if string(h[:8]) != manifestMagic || !sumOK || binary.LittleEndian.Uint64(h[16:]) != num {
+		return 0, damage.New("manifest header", 0, "magic, number or checksum is wrong")
+	}
+	return binary.LittleEndian.Uint64(h[24:]), nil
 }
 
 func readAll(fsys vfs.FS, name string) ([]byte, error) {

@@ -71,22 +71,65 @@ func Pick(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
 			list = append(list, due{l, float64(size) / float64(target[l])})
 		}
 	}
+	fits := func(p *Plan) bool { return p.Move || o.fits(p.Bytes()) }
 	sort.SliceStable(list, func(i, j int) bool { return list[i].score > list[j].score })
 	for _, d := range list {
 		p, ok := Plan{}, false
 		if d.level == 0 {
 			p, ok = pickL0(t, o, b, base)
 		} else {
-			p, ok = pickLevel(t, b, d.level)
+			p, ok = pickLevel(t, o, b, d.level, nil)
 		}
 		if ok && !p.Move {
 			_, ok = o.Changes.Fit(t, &p, o.OldestMem) // if not, what is behind goes first
 		}
+		if ok && fits(&p) {
+			return p, true
+		}
+	}
+	if p, ok := pickSettle(t, o, b, base); ok && fits(&p) {
+		return p, true
+	}
+	if o.Hungry {
+		if p, ok := pickHungry(t, o, b, base); ok && fits(&p) {
+			return p, true
+		}
+	}
+	return Plan{}, false
+}
+
+// fits reports whether there is room for a plan of n bytes.
+func (o PickOptions) fits(n int64) bool {
+	if o.MaxBytes == 0 || n <= o.MaxBytes {
+		return true
+	}
+	if o.TooBig != nil {
+		o.TooBig(n)
+	}
+	return false
+}
+
+// pickHungry looks for what may free space though nothing is due: L0 with what it overlaps, from above down, then files that have
+// deletes for something below them. Each step brings data down, so that it comes to an end.
+func pickHungry(t *Tree, o PickOptions, b *Busy, base int) (Plan, bool) {
+	fit := func(p Plan, ok bool) (Plan, bool) {
+		if ok && !p.Move {
+			_, ok = o.Changes.Fit(t, &p, o.OldestMem)
+		}
+		return p, ok
+	}
+	if len(t.Files[0]) > 0 {
+		if p, ok := fit(pickL0(t, o, b, base)); ok && p.Output > 0 {
+			return p, true
+		}
+	}
+	for l := 1; l < Depth-1; l++ {
+		p, ok := fit(pickLevel(t, o, b, l, func(f *File) bool { return f.HasDeletes() && deeper(t, l, f.Bounds) }))
 		if ok {
 			return p, true
 		}
 	}
-	return pickSettle(t, o, b, base)
+	return Plan{}, false
 }
 
 // pickL0 takes the oldest files of L0 down to the base, or, while the base is busy there, merges young ones with each other.
@@ -109,6 +152,10 @@ func pickL0(t *Tree, o PickOptions, b *Busy, base int) (Plan, bool) {
 			continue
 		}
 		grown := append(in[:len(in):len(in)], f)
+		if o.MaxBytes > 0 && !o.fits(size+f.Size+overlapBytes(t.Files[base], hull(grown))) {
+			blocked = append(blocked, f)
+			continue
+		}
 		if !free(t, b, base, hull(grown)) {
 			blocked = append(blocked, f)
 			continue
@@ -147,7 +194,16 @@ func pickInsideL0(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
 	l0 := t.Files[0]
 	from := len(l0)
 	var size int64
-	for from > 0 && !b.Held(l0[from-1].Num) && o.Changes.class(l0[from-1]) == o.Changes.class(l0[len(l0)-1]) && size+l0[from-1].Size <= l0JobBytes {
+	most := int64(l0JobBytes)
+	if o.MaxBytes > 0 {
+		most = min(most, o.MaxBytes)
+	}
+	for from > 0 && !b.Held(l0[from-1].Num) && o.Changes.class(l0[from-1]) == o.Changes.class(l0[len(l0)-1]) {
+		// Beyond the bound only what is no larger than what is younger: while nothing can leave L0, each byte is then written
+		// a logarithmic number of times, and there are as many sublevels.
+		if n := l0[from-1].Size; size+n > most && (n > size || o.MaxBytes > 0) {
+			break
+		}
 		from--
 		size += l0[from].Size
 	}
@@ -166,17 +222,25 @@ func pickInsideL0(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
 	return p, true
 }
 
-// pickLevel takes the file of a level that drags the least along from the next one.
-func pickLevel(t *Tree, b *Busy, level int) (Plan, bool) {
+// overlapBytes is the size of the files of a run that overlap bounds.
+func overlapBytes(run []*File, b cell.Bounds) (n int64) {
+	for _, g := range Overlapping(run, b) {
+		n += g.Size
+	}
+	return n
+}
+
+// pickLevel takes the file of a level, of those that want says if it is not nil, that drags the least along from the next one.
+func pickLevel(t *Tree, o PickOptions, b *Busy, level int, want func(*File) bool) (Plan, bool) {
 	var best *File
 	bestCost := 0.0
 	for _, f := range t.Files[level] {
-		if b.Held(f.Num) || !free(t, b, level+1, f.Bounds) || b.Filling(t.ID, level, f.Bounds) {
+		if b.Held(f.Num) || want != nil && !want(f) || !free(t, b, level+1, f.Bounds) || b.Filling(t.ID, level, f.Bounds) {
 			continue
 		}
-		var drag int64
-		for _, g := range Overlapping(t.Files[level+1], f.Bounds) {
-			drag += g.Size
+		drag := overlapBytes(t.Files[level+1], f.Bounds)
+		if (drag > 0 || f.HasDeletes()) && !o.fits(f.Size+drag) {
+			continue
 		}
 		if cost := float64(drag) / float64(max(f.Size, 1)); best == nil || cost < bestCost {
 			best, bestCost = f, cost

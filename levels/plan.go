@@ -31,6 +31,14 @@ func (p *Plan) Bounds() cell.Bounds {
 	return b
 }
 
+// Bytes is the size of the inputs, and the most that the outputs take while both are there.
+func (p *Plan) Bytes() (n int64) {
+	for _, in := range p.Inputs {
+		n += in.File.Size
+	}
+	return n
+}
+
 // Has reports whether a file is an input.
 func (p *Plan) Has(num Num) bool {
 	return slices.ContainsFunc(p.Inputs, func(in Input) bool { return in.File.Num == num })
@@ -42,16 +50,23 @@ type PickOptions struct {
 	LevelBytes int64 // target of the first level below L0 that is in use
 	FileBytes  int64 // size at which table files are cut
 	Factor     int   // size ratio of neighbouring levels; 0 means 10
+	// MaxBytes bounds the inputs of a plan that writes, for want of space; 0 means no bound. TooBig, if given, is called with the
+	// size of every plan that was passed over for it.
+	MaxBytes int64
+	TooBig   func(bytes int64)
+	// Hungry looks for space: also what is not due is merged if that may free some.
+	Hungry bool
 	// Changes are those that stand for the tree, nil for most, and OldestMem is the lowest sequence in its sealed memtables,
 	// NoMem if there is none; looked at only where a change stands.
 	Changes   Standing
 	OldestMem uint64
 }
 
-// Busy is what running jobs hold: their inputs, and the ranges that their outputs will fill. Files set aside are held too.
-// Not safe for concurrent use.
+// Busy is what running jobs hold: their inputs, and the ranges that their outputs will fill. Files set aside are held too, apart
+// from what jobs do. Not safe for concurrent use.
 type Busy struct {
 	files  map[Num]bool
+	aside  map[Num]bool
 	ranges []busyRange
 }
 
@@ -78,7 +93,24 @@ func (b *Busy) Remove(p *Plan) {
 	b.ranges = slices.DeleteFunc(b.ranges, func(r busyRange) bool { return r.tree == p.Tree && r.first == p.Inputs[0].File.Num })
 }
 
-// Hold takes one file for good, as when it is set aside.
+// SetAside takes a file away from jobs, Return gives it back.
+func (b *Busy) SetAside(num Num) {
+	if b.aside == nil {
+		b.aside = map[Num]bool{}
+	}
+	b.aside[num] = true
+}
+
+// Return undoes SetAside.
+func (b *Busy) Return(num Num) { delete(b.aside, num) }
+
+// Aside reports whether a file is set aside.
+func (b *Busy) Aside(num Num) bool { return b.aside[num] }
+
+// Taken reports whether a job holds a file.
+func (b *Busy) Taken(num Num) bool { return b.files[num] }
+
+// Hold takes one file, as a drop does.
 func (b *Busy) Hold(num Num) {
 	if b.files == nil {
 		b.files = map[Num]bool{}
@@ -89,8 +121,8 @@ func (b *Busy) Hold(num Num) {
 // Release gives back a file that Hold took.
 func (b *Busy) Release(num Num) { delete(b.files, num) }
 
-// Held reports whether a file is taken.
-func (b *Busy) Held(num Num) bool { return b.files[num] }
+// Held reports whether a file is taken or set aside.
+func (b *Busy) Held(num Num) bool { return b.files[num] || b.aside[num] }
 
 // Filling reports whether a running job will put files into (level, bounds) of a tree.
 func (b *Busy) Filling(tree uint64, level int, bounds cell.Bounds) bool {

@@ -16,6 +16,7 @@ import (
 	"github.com/rowandb/rowan/internal/damage"
 	"github.com/rowandb/rowan/internal/inspect"
 	"github.com/rowandb/rowan/io/vfs"
+	"github.com/rowandb/rowan/levels"
 )
 
 var ctx = context.Background()
@@ -111,6 +112,9 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 	}
 	found, harmless := map[string]int{}, map[string]int{}
 	for _, e := range list {
+		if e.Name == levels.ReserveName {
+			continue // its bytes mean nothing
+		}
 		kind, _, _ := strings.Cut(strings.TrimLeft(e.Name, "0123456789"), "-")
 		f, err := fs.Open(dir+"/"+e.Name, vfs.How{Write: true})
 		if err != nil {

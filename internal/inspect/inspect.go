@@ -39,7 +39,10 @@ func Open(fsys vfs.FS, dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]bool{"lock": true, "lost+found": true, levels.ManifestName(s.Num): true}
+	known := map[string]bool{"lock": true, "lost+found": true, levels.ReserveName: true}
+	for _, name := range levels.ManifestCopies(s.Num) {
+		known[name] = true
+	}
 	s.Version.Live(func(_ uint64, _ int, f *levels.File) { known[levels.TableName(f.Num)] = true })
 	for _, e := range list {
 		if _, slot := record.ParseSlotName(e.Name); !slot && !known[e.Name] {
@@ -111,7 +114,11 @@ func (s *Store) Verify(ctx context.Context, say func(format string, args ...any)
 		say = func(string, ...any) {}
 	}
 	r := Report{Edits: s.Edits, ManifestIgnored: s.Ignored}
-	say("manifest %s: %d edits, %d bytes of an unfinished one", levels.ManifestName(s.Num), s.Edits, s.Ignored)
+	say("manifest %s and its copy: %d edits, %d bytes of an unfinished one", levels.ManifestName(s.Num), s.Edits, s.Ignored)
+	for _, err := range s.Bad {
+		say("manifest, one copy: %s", err)
+		r.Errors = append(r.Errors, err)
+	}
 	for _, t := range s.Tables() {
 		if err := ctx.Err(); err != nil {
 			return r, err

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -65,24 +66,72 @@ func frameLen(b []byte, seed uint64) (uint32, bool) {
 	return n, n > 0 && n <= PayloadMax && binary.LittleEndian.Uint32(b[4:]) == lengthSum(seed, n)
 }
 
-// ReadFrames calls fn for every frame of b in order and returns where the good ones end. What follows is a torn tail (the last
-// append before a crash) if no good frame comes after it; else it is damage, and the error names its offset. An error of fn
-// ends the reading and is returned with the frame's offset.
-func ReadFrames(b []byte, seed uint64, fn func(off int64, payload []byte) error) (end int64, err error) {
-	rest := b
+// Bad is a copy in which a frame is not whole that another copy has.
+type Bad struct {
+	Copy int
+	Err  error // names the offset
+	Torn bool  // it may be the last append, which a crash kept from the copy: the frame is the last one and nothing follows it
+}
+
+// ReadFrames reads the frames of a file that is kept in several copies, each frame from the first copy in which it is whole, calls
+// fn for them in order, and returns where they end. A copy that does not have a frame that another has is told in bad. What
+// follows the end is a torn tail (the last append before a crash) if no good frame comes after it in any copy; else it is damage,
+// and the error names its offset. An error of fn ends the reading and is returned with the frame's offset.
+func ReadFrames(copies [][]byte, seed uint64, fn func(off int64, payload []byte) error) (end int64, bad []Bad, err error) {
 	for {
-		payload, more, err := ReadFrame(rest, seed)
-		if err == io.EOF {
-			return end, nil
+		payload, size, c, errs := readFrameOf(copies, end, seed)
+		if size == 0 {
+			return end, bad, judgeTails(copies, seed, end, errs)
 		}
-		if err != nil {
-			return end, judgeTail(rest, seed, end, err)
+		for i, e := range errs {
+			if e != nil && !slices.ContainsFunc(bad, func(b Bad) bool { return b.Copy == i }) {
+				last := true
+				for _, b := range copies {
+					last = last && int64(len(b)) <= end+size
+				}
+				bad = append(bad, Bad{Copy: i, Err: e, Torn: last && i > c})
+			}
 		}
 		if err := fn(end, payload); err != nil {
-			return end, fmt.Errorf("frame at offset %d: %w", end, err)
+			return end, bad, fmt.Errorf("frame at offset %d: %w", end, err)
 		}
-		rest, end = more, end+int64(len(rest)-len(more))
+		end += size
 	}
+}
+
+// readFrameOf reads the frame at an offset from the first copy that has it. size is 0 if none has. errs tells, by copy, why a copy
+// has not.
+func readFrameOf(copies [][]byte, off int64, seed uint64) (payload []byte, size int64, from int, errs []error) {
+	errs = make([]error, len(copies))
+	for i, b := range copies {
+		var rest []byte
+		err := error(nil)
+		if off > int64(len(b)) {
+			err = damage.New("frame", off, "the copy ends before it, at offset %d", len(b))
+		} else if p, more, e := ReadFrame(b[off:], seed); e == io.EOF {
+			err = damage.New("frame", off, "the copy ends before it")
+		} else if e != nil {
+			err = damage.At(e, "", off)
+		} else if size == 0 {
+			payload, rest, from = p, more, i
+			size = int64(len(b)) - off - int64(len(rest))
+		}
+		errs[i] = err
+	}
+	return payload, size, from, errs
+}
+
+// judgeTails returns nil if in no copy a good frame starts anywhere behind end.
+func judgeTails(copies [][]byte, seed uint64, end int64, bad []error) error {
+	for i, b := range copies {
+		if int64(len(b)) <= end {
+			continue
+		}
+		if err := judgeTail(b[end:], seed, end, bad[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // judgeTail returns nil if no good frame starts anywhere in b behind its first byte.

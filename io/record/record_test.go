@@ -283,7 +283,7 @@ func TestFrames(t *testing.T) {
 	}
 	last := offs[len(offs)-1]
 	count := func(b []byte, seed uint64) (n int, end int64, err error) {
-		end, err = ReadFrames(b, seed, func(off int64, p []byte) error {
+		end, _, err = ReadFrames([][]byte{b}, seed, func(off int64, p []byte) error {
 			if off != offs[n] || len(p) != (n+1)*(n+1) {
 				t.Fatal(off, len(p))
 			}
@@ -318,7 +318,7 @@ func TestFrames(t *testing.T) {
 	if n, _, err := count(append(b, make([]byte, 500)...), 5); n != 19 || err != nil {
 		t.Fatal("zeros at the end are a torn tail:", err)
 	}
-	if _, err := ReadFrames(b, 5, func(int64, []byte) error { return io.ErrShortBuffer }); !errors.Is(err, io.ErrShortBuffer) {
+	if _, _, err := ReadFrames([][]byte{b}, 5, func(int64, []byte) error { return io.ErrShortBuffer }); !errors.Is(err, io.ErrShortBuffer) {
 		t.Fatal(err)
 	}
 }
@@ -405,7 +405,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add(AppendFrame(AppendFrame(nil, 5, []byte("one")), 5, []byte("two")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var again []byte
-		end, err := ReadFrames(b, 5, func(_ int64, p []byte) error {
+		end, _, err := ReadFrames([][]byte{b}, 5, func(_ int64, p []byte) error {
 			again = AppendFrame(again, 5, p)
 			return nil
 		})

@@ -72,7 +72,7 @@ func BenchmarkCommit(b *testing.B) {
 				mu.Lock()
 				seq++
 				s := seq
-				err := l.Append(rec, s, 1, 1)
+				err := place(l, rec, s, 1, 1)
 				mu.Unlock()
 				if err != nil {
 					return err
@@ -138,7 +138,7 @@ func appendNoSync(b *testing.B, fsys vfs.FS, dir string) {
 	rec := make([]byte, 128)
 	b.ResetTimer()
 	for i := range b.N {
-		if err := l.Append(rec, uint64(i+1), 1, 1); err != nil {
+		if err := place(l, rec, uint64(i+1), 1, 1); err != nil {
 			b.Fatal(err)
 		}
 		if i%1000 == 0 {
@@ -158,7 +158,7 @@ func BenchmarkRecover(b *testing.B) {
 	l := openNew(b, o)
 	const n = 100_000
 	for s := range uint64(n) {
-		must(b, l.Append(recOf(s+1, 128), s+1, 1, 1))
+		must(b, place(l, recOf(s+1, 128), s+1, 1, 1))
 	}
 	must(b, l.Close())
 	b.SetBytes(n * 128)

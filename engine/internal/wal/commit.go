@@ -382,9 +382,12 @@ func (l *Log) Tick() time.Duration {
 func (l *Log) leadMark() {
 	l.writing = true
 	l.taken, l.now, l.next = true, l.next, newGroup()
+	ok, err := l.markRoom()
 	l.mu.Unlock()
-	err := l.Err()
 	if err == nil {
+		err = l.Err()
+	}
+	if err == nil && ok {
 		if err = l.mark(); err != nil {
 			l.fail(fmt.Errorf("write log: %w", err))
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -102,7 +103,7 @@ func (c *crashRun) step() {
 			size = c.r.IntN(30_000)
 		}
 		c.p.placed += 1 + uint64(c.r.IntN(2)) // sequences may leave gaps
-		must(c.t, c.l.Append(recOf(c.p.placed, size), c.p.placed, int64(c.p.placed), int64(c.p.placed)*2))
+		must(c.t, place(c.l, recOf(c.p.placed, size), c.p.placed, int64(c.p.placed), int64(c.p.placed)*2))
 	case 5, 6:
 		must(c.t, c.l.Sync(ctx))
 		c.p.acked = c.p.placed
@@ -152,8 +153,8 @@ func (p picture) verify(t *testing.T, o Options) {
 	o.OpenCount = p.open + 1
 	l, err := Open(o, r)
 	must(t, err)
-	must(t, l.Append(recOf(p.placed+10, 50), p.placed+10, 1, 1))
-	must(t, l.Append(recOf(p.placed+11, 9000), p.placed+11, 1, 1))
+	must(t, place(l, recOf(p.placed+10, 50), p.placed+10, 1, 1))
+	must(t, place(l, recOf(p.placed+11, 9000), p.placed+11, 1, 1))
 	must(t, l.Sync(ctx))
 	again, _ := replayAll(t, Options{FS: p.fs.CrashClone(1, 0), Dir: o.Dir, StoreID: o.StoreID}, p.start)
 	if fmt.Sprint(again) != fmt.Sprint(append(seqs, p.placed+10, p.placed+11)) {
@@ -200,5 +201,18 @@ func TestCrashAnywhere(t *testing.T) {
 	}
 	if images < 10*seeds {
 		t.Fatalf("only %d crash images", images)
+	}
+}
+
+// place is Append with the room made for it, as a store does it.
+func place(l *Log, rec []byte, seq uint64, engineTime, stamp int64) error {
+	for {
+		err := l.Append(rec, seq, engineTime, stamp)
+		if !errors.Is(err, ErrRoom) {
+			return err
+		}
+		if err := l.Prepare(context.Background(), len(rec), 0); err != nil {
+			return err
+		}
 	}
 }

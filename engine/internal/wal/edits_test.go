@@ -18,7 +18,7 @@ func TestReleaseKeepsTheStartOfTheDurableEdit(t *testing.T) {
 	seq := uint64(0)
 	put := func() {
 		seq++
-		must(t, l.Append(recOf(seq, 500), seq, 1, 1))
+		must(t, place(l, recOf(seq, 500), seq, 1, 1))
 		must(t, l.Sync(ctx))
 	}
 	for l.b.Left() > record.BlockSize {

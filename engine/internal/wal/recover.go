@@ -63,7 +63,7 @@ func recoverLog(ctx context.Context, o Options, fromSlot uint64, fn func(rec []b
 	}
 	var slots, orphans []record.Slot
 	for _, f := range found {
-		sf := slotFile{f.Number, f.Size}
+		sf := slotFile{file: f.Number, size: f.Size, used: true}
 		out.names = append(out.names, f.Number)
 		switch {
 		case !f.Begun:

@@ -17,6 +17,7 @@ const maxAlign = 64 << 10
 type slotFile struct {
 	file int
 	size int64
+	used bool // it was a slot before
 }
 
 // slot is a file in use.
@@ -49,12 +50,16 @@ func (l *Log) switchSlot(num uint64, gap bool, end record.Pos) error {
 	if isDirect {
 		align = f.Align()
 	}
+	if l.b.Room() < 2*align { // a mark needs a block behind the tail
+		l.b.Grow(direct.Buffer(2*maxAlign, maxAlign))
+	}
 	if err := l.b.SetAlign(align); err != nil {
 		return err
 	}
 	l.b.Reset(num, l.o.OpenCount, sf.size, gap, end)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.half = sf.size / 2
 	l.slots = append(l.slots, slot{slotFile: sf, num: num})
 	return nil
 }
@@ -105,59 +110,64 @@ func (l *Log) begun() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.slots[len(l.slots)-1].begun = true
-	if l.o.Manual || l.closed || l.b.Left() >= l.slotSize/2 || l.made != nil || l.pickFree() >= 0 {
-		return
-	}
-	made := make(chan struct{})
-	l.made = made
-	l.wg.Go(func() {
-		sf, err := l.create() // a failure is met again, and reported, by the leader that needs the slot
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if err == nil {
-			l.free = append(l.free, sf)
-		}
-		l.made = nil
-		close(made)
-	})
+	l.ahead()
 }
 
-// pickFree returns the index of a spare file that is large enough, or -1. mu is held.
+// pickFree returns the index of a spare file that is large enough, or else of the largest, or -1 if there is none. mu is held.
 func (l *Log) pickFree() int {
-	return slices.IndexFunc(l.free, func(f slotFile) bool { return f.size >= l.size })
+	best := -1
+	for i, f := range l.free {
+		if f.size >= l.size {
+			return i
+		}
+		if best < 0 || f.size > l.free[best].size {
+			best = i
+		}
+	}
+	return best
 }
 
-// takeFile returns a file for the next slot: a spare one or a new one. The slots of a growing log grow.
+// takeFile returns a file for the next slot. It is a spare one; only the first slot of a life is made here, small if space is
+// short. The slots of a growing log grow.
 func (l *Log) takeFile() (sf slotFile, err error) {
 	l.mu.Lock()
-	for l.made != nil {
-		made := l.made
-		l.mu.Unlock()
-		<-made
-		l.mu.Lock()
-	}
+	first := l.f == nil
 	i := l.pickFree()
-	if i >= 0 {
-		sf = l.free[i]
-		l.free = slices.Delete(l.free, i, i+1)
-		l.stats.recycled.Add(1)
+	if i >= 0 && first && l.free[i].size < l.size {
+		i = -1
 	}
 	l.mu.Unlock()
 	if i < 0 {
-		if sf, err = l.create(); err != nil {
-			return sf, err
+		if !first {
+			return sf, fmt.Errorf("%w for what was placed", ErrRoom) // the accounts are wrong
 		}
+		sf, err = l.create(slotSizeMin, -1)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.slots) > 0 && l.f != nil { // the first slot of a life starts small, if it can
+	if i < 0 && err == nil {
+		l.addSpare(sf)
+	}
+	if err != nil {
+		if i = l.pickFree(); i < 0 || !vfs.NoSpace(err) { // a smaller one will do
+			return sf, err
+		}
+	}
+	i = l.pickFree()
+	sf = l.free[i] // its room is accounted for
+	l.free = slices.Delete(l.free, i, i+1)
+	if sf.used {
+		l.stats.recycled.Add(1)
+	}
+	if len(l.slots) > 0 && !first { // the first slot of a life starts small, if it can
 		l.size = min(max(l.size, sf.size)*2, l.o.SlotSize)
 	}
 	return sf, nil
 }
 
-// create makes a file, written through with zeros and durable with its name, so that writes to it later change no metadata.
-func (l *Log) create() (slotFile, error) {
+// create makes a file, written through with zeros and durable with its name, so that writes to it later change no metadata. While
+// space is short its size is halved, down to least. keep is how many bytes are to stay free, -1 if that is of no interest.
+func (l *Log) create(least, keep int64) (slotFile, error) {
 	l.mu.Lock()
 	file, size := 1, l.size
 	for l.names[file] {
@@ -165,12 +175,37 @@ func (l *Log) create() (slotFile, error) {
 	}
 	l.names[file] = true
 	l.mu.Unlock()
-	name := l.path(file)
-	err := func() error {
-		w, err := direct.Create(l.o.FS, name, direct.Options{Expect: size, NoDirect: !l.wantDirect.Load()})
-		if err != nil {
-			return err
+	size, err := l.shrunk(size, least, keep)
+	for err == nil {
+		if err = l.createFile(l.path(file), size); err == nil {
+			l.stats.created.Add(1)
+			return slotFile{file: file, size: size}, nil
 		}
+		var dir dirError
+		if !vfs.NoSpace(err) || size/2 < least || errors.As(err, &dir) {
+			break
+		}
+		l.o.Logger.Warn("log slot made smaller", "bytes", halved(size), "cause", err)
+		size, err = halved(size), nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.names, file)
+	return slotFile{}, fmt.Errorf("prepare log slot: %w", err)
+}
+
+// dirError is the failure of a directory's sync, which is never tried again as if nothing had been.
+type dirError struct{ error }
+
+func (e dirError) Unwrap() error { return e.error }
+
+// createFile makes one file; on error there is none.
+func (l *Log) createFile(name string, size int64) error {
+	w, err := direct.Create(l.o.FS, name, direct.Options{Expect: size, NoDirect: !l.wantDirect.Load()})
+	if err != nil {
+		return err
+	}
+	err = func() error {
 		zero := make([]byte, min(size, 64<<10))
 		for left := size; left > 0; left -= int64(len(zero)) {
 			zero = zero[:min(int64(len(zero)), left)]
@@ -181,17 +216,15 @@ func (l *Log) create() (slotFile, error) {
 		if err := w.Finish(); err != nil {
 			return err
 		}
-		return l.o.FS.SyncDir(l.o.Dir)
+		if err := l.o.FS.SyncDir(l.o.Dir); err != nil {
+			return dirError{err}
+		}
+		return nil
 	}()
 	if err != nil {
 		_ = l.o.FS.Remove(name)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.names, file)
-		return slotFile{}, fmt.Errorf("prepare log slot: %w", err)
 	}
-	l.stats.created.Add(1)
-	return slotFile{file, size}, nil
+	return err
 }
 
 // OldestSlot is where replay must start as far as Release knows: what an edit of the manifest records that frees nothing. An
@@ -241,8 +274,10 @@ func (l *Log) ReleaseFrom(seq, start uint64) error {
 	keep := l.pinned(min(l.startFor(l.released), l.recorded))
 	var remove []slotFile
 	for len(l.slots) > 1 && l.slots[0].num < keep {
-		if sf := l.slots[0].slotFile; sf.size >= l.size && len(l.free) < spareMax {
-			l.free = append(l.free, sf)
+		sf := l.slots[0].slotFile
+		sf.used = true
+		if sf.size >= l.size && len(l.free) < spareMax {
+			l.addSpare(sf)
 		} else {
 			remove = append(remove, sf)
 		}
@@ -250,7 +285,9 @@ func (l *Log) ReleaseFrom(seq, start uint64) error {
 	}
 	// Spares that the log has outgrown, and those beyond a few, which an opening may have found.
 	for i := 0; i < len(l.free); {
-		if sf := l.free[i]; sf.size < l.size || i >= spareMax {
+		// Not those whose room was promised.
+		if sf := l.free[i]; (sf.size < l.size || i >= spareMax) && l.room-roomIn(sf.size) >= l.wanted {
+			l.room -= roomIn(sf.size)
 			remove = append(remove, sf)
 			l.free = slices.Delete(l.free, i, i+1)
 			continue

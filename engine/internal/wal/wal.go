@@ -56,6 +56,10 @@ type Options struct {
 	OpenCount uint64
 	StoreID   uint64
 	NoDirect  bool // never try direct I/O
+	// KeepFree is how many bytes stay free in the file system when slots are prepared ahead of need; Prepare has its own figure.
+	KeepFree int64
+	// OnNoSpace is called, without locks held, when a slot could not be prepared for want of space. May be nil.
+	OnNoSpace func(error)
 
 	NoSyncDelay time.Duration // longest wait of a record that nobody waits for; 0 = 10 ms
 	NoSyncBytes int           // queued bytes that are written at once; 0 = 256 KiB
@@ -135,6 +139,10 @@ type Log struct {
 	wroteTo  record.Pos   // end of what is durable, as an offset in the file, see Pin
 	pins     map[*Pin]uint64
 	made     chan struct{} // not nil while a slot is being prepared; closed when that is over
+	room     int64         // of what is prepared, not promised to records yet; see room.go
+	half     int64         // half of the current slot's size
+	wanted   int64         // room that a caller of Prepare is about to use
+	aheadAt  time.Time     // before that no spare is prepared
 
 	// Of the leader.
 	b         *record.Builder
@@ -185,6 +193,9 @@ func Open(o Options, after Recovered) (*Log, error) {
 	}
 	for _, n := range after.names {
 		l.names[n] = true
+	}
+	for _, f := range l.free {
+		l.room += roomIn(f.size)
 	}
 	for _, s := range after.slots {
 		l.size = max(l.size, min(s.size, o.SlotSize))
@@ -246,7 +257,9 @@ func (l *Log) begin(after Recovered) error {
 
 // Append places a record: from now on it becomes durable before any record that is placed later. lastSeq is the record's last
 // sequence and must ascend; engineTime and stamp go into the headers of blocks, in microseconds. rec is copied. Append does
-// no I/O and never waits for any. After a failure of the log nothing is placed and the failure is returned.
+// no I/O and never waits for any. What it places has its room in slots that are written through already; where there is none it
+// places nothing and returns ErrRoom: call Prepare and try again. After a failure of the log nothing is placed and the failure is
+// returned.
 func (l *Log) Append(rec []byte, lastSeq uint64, engineTime, stamp int64) error {
 	if len(rec) == 0 || len(rec) > record.PayloadMax {
 		return fmt.Errorf("%w: %d bytes", ErrRecord, len(rec))
@@ -262,6 +275,9 @@ func (l *Log) Append(rec []byte, lastSeq uint64, engineTime, stamp int64) error 
 	if lastSeq <= l.placed {
 		return fmt.Errorf("%w: sequence %d after %d", ErrRecord, lastSeq, l.placed)
 	}
+	if l.room < need(len(rec)) {
+		return ErrRoom
+	}
 	q := l.queue
 	if q.n == 0 {
 		q.since = l.o.Now()
@@ -273,6 +289,13 @@ func (l *Log) Append(rec []byte, lastSeq uint64, engineTime, stamp int64) error 
 	q.add(&l.chunks, rec, lastSeq)
 	q.state.EngineTime = max(q.state.EngineTime, engineTime)
 	q.state.Stamp = max(q.state.Stamp, stamp)
+	l.room -= need(len(rec))
+	if l.room < l.half {
+		l.ahead()
+	}
+	if l.wanted > 0 && need(len(rec)) >= l.wanted {
+		l.wanted = 0
+	}
 	l.placed, l.unsynced = lastSeq, l.unsynced+int64(len(rec))
 	if before < l.o.NoSyncBytes && q.bytes >= l.o.NoSyncBytes {
 		l.wake()

@@ -62,7 +62,7 @@ func TestConcurrent(t *testing.T) {
 						mu.Lock()
 						seq++
 						s := seq
-						err := l.Append(recOf(s, 20+i*g), s, 1, 1)
+						err := place(l, recOf(s, 20+i*g), s, 1, 1)
 						mu.Unlock()
 						if err == nil && (i+g)%3 != 0 {
 							err = l.Wait(ctx, s)
@@ -85,7 +85,7 @@ func TestConcurrent(t *testing.T) {
 			}
 			must(t, l.Close())
 			must(t, l.Close())
-			if err := l.Append(recOf(500, 9), 500, 1, 1); !errors.Is(err, ErrClosed) {
+			if err := place(l, recOf(500, 9), 500, 1, 1); !errors.Is(err, ErrClosed) {
 				t.Fatal(err)
 			}
 			seqs, r := replayAll(t, o, 0)
@@ -111,7 +111,7 @@ func TestNoFormerLife(t *testing.T) {
 	put := func(n int) {
 		for range n {
 			seq++
-			must(t, l.Append(recOf(seq, 100), seq, 1, 1))
+			must(t, place(l, recOf(seq, 100), seq, 1, 1))
 		}
 		must(t, l.Sync(ctx))
 	}
@@ -146,11 +146,11 @@ func TestTornTail(t *testing.T) {
 		o := Options{FS: m, Dir: "w", StoreID: 3, Manual: true}
 		l := openNew(t, o)
 		for s := range uint64(5) {
-			must(t, l.Append(recOf(s+1, 1000), s+1, 1, 1))
+			must(t, place(l, recOf(s+1, 1000), s+1, 1, 1))
 			must(t, l.Sync(ctx))
 		}
 		at := l.b.Pos().Off
-		must(t, l.Append(recOf(6, 5000), 6, 1, 1))
+		must(t, place(l, recOf(6, 5000), 6, 1, 1))
 		must(t, l.Sync(ctx)) // on disk, though nobody is to believe it
 		f, err := m.Open("w/slot-0001.log", vfs.How{Write: true})
 		must(t, err)
@@ -161,7 +161,7 @@ func TestTornTail(t *testing.T) {
 			t.Fatal(seqs, r)
 		}
 		// Once the log has gone on, the same hole in an acknowledged record is damage and says where.
-		must(t, l.Append(recOf(7, 5000), 7, 1, 1))
+		must(t, place(l, recOf(7, 5000), 7, 1, 1))
 		must(t, l.Sync(ctx))
 		_, err = f.WriteAt(make([]byte, 10), at+100)
 		must(t, err)
@@ -182,10 +182,10 @@ func TestOpenKillLoop(t *testing.T) {
 		l := openNew(t, o)
 		if i%3 == 0 {
 			want++
-			must(t, l.Append(recOf(want, 10), want, 1, 1))
+			must(t, place(l, recOf(want, 10), want, 1, 1))
 			must(t, l.Sync(ctx))
 		} else if i%3 == 1 {
-			must(t, l.Append(recOf(1000, 10), 1000, 1, 1)) // never leaves the process
+			must(t, place(l, recOf(1000, 10), 1000, 1, 1)) // never leaves the process
 		}
 		m = m.CrashClone(uint64(i), 0.5)
 	}
@@ -202,14 +202,14 @@ func TestKilledBeforeSync(t *testing.T) {
 	f := faultfs.New(m, faultfs.Options{})
 	o := Options{FS: f, Dir: "w", StoreID: 3, Manual: true, NoDirect: true}
 	l := openNew(t, o)
-	must(t, l.Append(recOf(1, 100), 1, 1, 1))
+	must(t, place(l, recOf(1, 100), 1, 1, 1))
 	f.SetRules(faultfs.FailIf(faultfs.Sync, "slot", syscall.EIO))
 	if err := l.Sync(ctx); !errors.Is(err, syscall.EIO) {
 		t.Fatal(err)
 	}
 	f.SetRules()
 	l = openNew(t, o)
-	must(t, l.Append(recOf(2, 100), 2, 1, 1))
+	must(t, place(l, recOf(2, 100), 2, 1, 1))
 	must(t, l.Sync(ctx))
 	o.FS = m.CrashClone(1, 0)
 	if seqs, _ := replayAll(t, o, 0); !slices.Equal(seqs, count(1, 2)) {
@@ -232,7 +232,7 @@ func TestFailNth(t *testing.T) {
 					return err
 				}
 				for s := uint64(1); s < 40; s++ {
-					if err = l.Append(recOf(s, 2000), s, 1, 1); err != nil {
+					if err = place(l, recOf(s, 2000), s, 1, 1); err != nil {
 						break
 					}
 					if s%3 == 0 {
@@ -249,7 +249,7 @@ func TestFailNth(t *testing.T) {
 					}
 				}
 				if err != nil && l.Err() != nil {
-					if l.Append(recOf(100, 9), 100, 1, 1) == nil || l.Wait(ctx, 60) == nil || told.Load() != 1 || l.Durable() < acked {
+					if place(l, recOf(100, 9), 100, 1, 1) == nil || l.Wait(ctx, 60) == nil || told.Load() != 1 || l.Durable() < acked {
 						t.Fatal("the failure did not stick")
 					}
 				}
@@ -287,7 +287,7 @@ func TestFailureWakesAll(t *testing.T) {
 	f.SetRules(faultfs.Delay(faultfs.Write, 5*time.Millisecond), faultfs.FailIf(faultfs.Write, "", syscall.EIO))
 	var wg sync.WaitGroup
 	for s := uint64(1); s <= 20; s++ {
-		must(t, ignoreEIO(l.Append(recOf(s, 10), s, 1, 1)))
+		must(t, ignoreEIO(place(l, recOf(s, 10), s, 1, 1)))
 		wg.Go(func() {
 			if err := l.Wait(ctx, s); !errors.Is(err, syscall.EIO) {
 				t.Error(err)
@@ -315,7 +315,7 @@ func TestContext(t *testing.T) {
 	l := openNew(t, Options{FS: f, Dir: "w", StoreID: 3, Manual: true, UnsyncedMax: 100})
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	must(t, l.Append(recOf(1, 1000), 1, 1, 1))
+	must(t, place(l, recOf(1, 1000), 1, 1, 1))
 	if err := l.Wait(gone, 1); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
@@ -341,8 +341,8 @@ func TestContext(t *testing.T) {
 func TestRefusedRecords(t *testing.T) {
 	o := Options{FS: vfs.NewMem(), Dir: "w", StoreID: 3, Manual: true}
 	l := openNew(t, o)
-	must(t, l.Append(recOf(7, 10), 7, 1, 1))
-	for _, err := range []error{l.Append(nil, 8, 1, 1), l.Append(recOf(7, 10), 7, 1, 1), l.Append(make([]byte, record.PayloadMax+1), 9, 1, 1)} {
+	must(t, place(l, recOf(7, 10), 7, 1, 1))
+	for _, err := range []error{place(l, nil, 8, 1, 1), place(l, recOf(7, 10), 7, 1, 1), place(l, make([]byte, record.PayloadMax+1), 9, 1, 1)} {
 		if !errors.Is(err, ErrRecord) {
 			t.Fatal(err)
 		}
@@ -363,7 +363,7 @@ func TestLargeRecord(t *testing.T) {
 	o := Options{FS: vfs.NewMem(vfs.MemOptions{NoCrash: true}), Dir: "w", StoreID: 3, SlotSize: 128 << 10, Manual: true}
 	l := openNew(t, o)
 	for s, size := range []int{50, 3 << 20, 50} {
-		must(t, l.Append(recOf(uint64(s+1), size), uint64(s+1), 1, 1))
+		must(t, place(l, recOf(uint64(s+1), size), uint64(s+1), 1, 1))
 	}
 	must(t, l.Sync(ctx))
 	if l.OldestSlotFor(1) != 1 || l.OldestSlotFor(2) < 20 {
@@ -371,7 +371,7 @@ func TestLargeRecord(t *testing.T) {
 	}
 	start := l.OldestSlotFor(2)
 	must(t, l.Release(2))
-	must(t, l.Append(recOf(4, 500<<10), 4, 1, 1))
+	must(t, place(l, recOf(4, 500<<10), 4, 1, 1))
 	must(t, l.Close())
 	seqs, r := replayAll(t, o, start)
 	if !slices.Equal(seqs, []uint64{3, 4}) || r.Ignored != 0 {
@@ -388,7 +388,7 @@ func TestRelease(t *testing.T) {
 	put := func() {
 		for range 100 {
 			seq++
-			must(t, l.Append(recOf(seq, 1000), seq, 1, 1))
+			must(t, place(l, recOf(seq, 1000), seq, 1, 1))
 		}
 		must(t, l.Sync(ctx))
 	}
@@ -424,7 +424,7 @@ func TestQuietMark(t *testing.T) {
 	now := time.Unix(50, 0)
 	o := Options{FS: m, Dir: "w", StoreID: 3, Manual: true, Now: func() time.Time { return now }}
 	l := openNew(t, o)
-	must(t, l.Append(recOf(1, 100), 1, 17, 18))
+	must(t, place(l, recOf(1, 100), 1, 17, 18))
 	if d := l.Tick(); d != NoSyncDelay || l.Durable() != 0 {
 		t.Fatal(d)
 	}
@@ -474,7 +474,7 @@ func TestNoSyncWriteCalls(t *testing.T) {
 			l.OldestSlotFor(l.Durable())
 			must(t, l.Release(l.Durable()))
 		}
-		must(t, l.Append(rec, s, 1, 1))
+		must(t, place(l, rec, s, 1, 1))
 	}
 	must(t, l.Sync(ctx))
 	must(t, l.Close())
@@ -490,7 +490,7 @@ func TestAppendAllocs(t *testing.T) {
 	put := func() {
 		for range 100 {
 			seq++
-			must(t, l.Append(rec, seq, 1, 1))
+			must(t, place(l, rec, seq, 1, 1))
 		}
 		must(t, l.Sync(ctx))
 	}
