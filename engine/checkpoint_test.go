@@ -201,11 +201,14 @@ func TestCheckpointRefusals(t *testing.T) {
 	s.must(s.fs.MkdirAll("/empty"))
 	done, cancel := context.WithCancel(ctx)
 	cancel()
+	s.must(s.Sync(ctx))
+	before := s.files("/store") // a refused checkpoint touches nothing
 	for dir, want := range map[string]error{"/full": ErrNotEmpty, "/store": ErrNotEmpty, "/not/there": os.ErrNotExist} {
 		if _, err := s.Checkpoint(ctx, dir); !errors.Is(err, want) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: %v", dir, err)
 		}
 	}
+	s.want(s.files("/store"), before)
 	for _, dir := range []string{"/fresh", "/empty"} {
 		if _, err := s.Checkpoint(done, dir); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", dir, err)

@@ -25,16 +25,17 @@ type copying struct {
 	link     bool            // table files may become links
 	deep     bool            // every block is verified
 
-	made []string // files in to
-	dir  bool     // to was made too
+	made map[string]bool // names in to that are ours; whatever else is there is not touched
+	dir  bool            // to was made too
 	info CheckpointInfo
 }
 
 func (c *copying) run(ctx context.Context) (CheckpointInfo, error) {
-	if err := c.begin(); err != nil {
-		return CheckpointInfo{}, err // what is there is not ours
+	c.made = map[string]bool{}
+	err := c.begin()
+	if err == nil {
+		err = c.files(ctx)
 	}
-	err := c.files(ctx)
 	if err == nil {
 		err = c.manifest()
 	}
@@ -68,10 +69,7 @@ func (c *copying) begin() error {
 	case len(list) > 0:
 		return fmt.Errorf("%w: it holds %q", ErrNotEmpty, list[0].Name)
 	}
-	if err := c.fs.SyncDir(parent); err != nil {
-		return errors.Join(err, c.undo())
-	}
-	return nil
+	return c.fs.SyncDir(parent)
 }
 
 // files links or copies table files and copies the log. All is durable when it returns, names too.
@@ -112,7 +110,7 @@ func (c *copying) table(ctx context.Context, f *levels.File) error {
 	if err != nil {
 		return fmt.Errorf("table file: %w", err)
 	}
-	c.made = append(c.made, to)
+	c.made[name] = true
 	c.info.Tables++
 	c.info.TableBytes += f.Size
 	if linked {
@@ -128,7 +126,7 @@ func (c *copying) slot(ctx context.Context, s wal.SlotRef, n int64) error {
 	if err := vfs.Copy(ctx, c.fs, path.Join(c.from, name), to, n); err != nil {
 		return fmt.Errorf("log: %w", err)
 	}
-	c.made = append(c.made, to)
+	c.made[name] = true
 	c.info.LogBytes += n
 	if n%record.BlockSize == 0 {
 		return nil
@@ -154,6 +152,9 @@ func (c *copying) manifest() error {
 		return err
 	}
 	defer v.Unref()
+	for _, name := range levels.ManifestCopies(1) {
+		c.made[name] = true
+	}
 	m, err := levels.CreateManifest(c.fs, c.to, 1, v)
 	if err != nil {
 		return err
@@ -165,6 +166,9 @@ func (c *copying) manifest() error {
 func (c *copying) verify(ctx context.Context) error {
 	s, err := inspect.Open(c.fs, c.to)
 	if err != nil {
+		return err
+	}
+	if err := errors.Join(s.Bad...); err != nil {
 		return err
 	}
 	if s.Version.CheckpointOf != c.version.StoreID {
@@ -221,14 +225,10 @@ func (c *copying) undo() error {
 		}
 		return err
 	}
-	mine := map[string]bool{}
-	for _, name := range c.made {
-		mine[path.Base(name)] = true
-	}
 	var errs []error
 	rest := 0
 	for _, e := range list {
-		if n, _, ok := levels.ParseManifestName(e.Name); !mine[e.Name] && !(ok && n == 1) {
+		if !c.made[e.Name] {
 			rest++
 			continue
 		}

@@ -26,6 +26,9 @@ func (db *DB) renew(v *levels.Version, manifestNum uint64, rec wal.Recovered) er
 		return err
 	}
 	db.nextFile.Store(pastAll(stale, v.NextFile))
+	if err := db.space.open(); err != nil {
+		return err
+	}
 	if err := db.flushReplayed(); err != nil {
 		return err
 	}
@@ -54,7 +57,10 @@ func (db *DB) renew(v *levels.Version, manifestNum uint64, rec wal.Recovered) er
 		stale = append(stale, record.SlotName(n))
 	}
 	db.logger.Info("a checkpoint becomes a store of its own", "was", fmt.Sprintf("%016x", v.StoreID), "is", fmt.Sprintf("%016x", id))
-	return db.removeStale(stale)
+	if err := db.removeStale(stale); err != nil {
+		return err
+	}
+	return db.space.begin()
 }
 
 // flushReplayed writes what was replayed into table files, which no manifest lists yet.

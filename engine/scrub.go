@@ -104,7 +104,7 @@ func (s *scrub) step(ctx context.Context) (more bool, err error) {
 		}
 		s.bad(err)
 		if errors.Is(err, ErrDamaged) {
-			s.db.foundDamaged(next.Num, err)
+			s.db.setAside(st.version, next.Num, err)
 		}
 	}
 	s.report.Files++
@@ -123,7 +123,7 @@ func (s *scrub) file(ctx context.Context, f *levels.File) (err error) {
 	name := s.db.files.path(f.Num)
 	h, err := s.db.fs.Open(name, vfs.How{})
 	if errors.Is(err, fs.ErrNotExist) {
-		return &damage.Error{File: name, Part: "table file", Offset: -1, Detail: "missing", Cause: err}
+		return missing(name)
 	}
 	if err != nil {
 		return err
@@ -162,8 +162,8 @@ func (s *scrub) pace(ctx context.Context, n int64) {
 // checkManifest reads the manifest back. One that does not say what is in force is replaced, while that is still known.
 func (db *DB) checkManifest() error {
 	if db.opts.ReadOnly {
-		_, err := levels.Load(db.fs, db.dir, nil)
-		return err
+		l, err := levels.Load(db.fs, db.dir, nil)
+		return errors.Join(append(l.Bad, err)...)
 	}
 	db.installMu.Lock()
 	defer db.installMu.Unlock()
@@ -172,6 +172,7 @@ func (db *DB) checkManifest() error {
 	}
 	v := db.states.cur.Load().version
 	l, err := levels.Load(db.fs, db.dir, nil)
+	err = errors.Join(append(l.Bad, err)...)
 	if err == nil && l.Version.EditNum != v.EditNum {
 		err = damage.New("manifest", -1, "ends with edit %d, edit %d is in force", l.Version.EditNum, v.EditNum)
 	}
@@ -179,13 +180,6 @@ func (db *DB) checkManifest() error {
 		db.rollManifest(v)
 	}
 	return err
-}
-
-// foundDamaged sets a table file aside that no job has met.
-func (db *DB) foundDamaged(num levels.Num, cause error) {
-	st := db.states.pin()
-	defer st.unref()
-	db.setAside(st.version, num, cause)
 }
 
 // ScrubMetrics tell how the scrubs of Options.ScrubEvery go.
