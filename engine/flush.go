@@ -95,6 +95,7 @@ func (db *DB) flushOne(tree uint64) (err error) {
 	job := &compact.Job{
 		Merge: mi, Ranges: stats.Ranges > 0, Deletes: stats.Deletes > 0, Older: older.overlap, FileBytes: db.opts.TableFileBytes,
 		FirstSeq: m.first, LastSeq: m.last, Settled: table.settledMem(g, m.last), Check: db.jobs.check,
+		Cuts: db.cuts(st, tree, 0, stats.Bytes, nil),
 	}
 	db.space.look()
 	res, err := db.write(table, tree, job, 0, stats.Bytes)
