@@ -29,12 +29,13 @@ type DB struct {
 
 	life lifecycle
 
-	states   states
-	files    files
-	arenas   *memtable.Pool
-	blocks   *cache.Cache
-	log      *wal.Log
-	manifest *levels.Manifest
+	states    states
+	files     files
+	arenas    *memtable.Pool
+	blocks    *cache.Cache
+	log       *wal.Log
+	recovered wal.Recovered // of a store that is open for reading only
+	manifest  *levels.Manifest
 	// installMu serialises manifest edits. Held across the manifest's write and sync; never taken with placeMu held.
 	installMu sync.Mutex
 	schemaMu  sync.Mutex    // serialises schema changes; taken before gates
@@ -52,11 +53,12 @@ type DB struct {
 	logged  int64 // bytes of all records placed since Open; guarded by placeMu
 	logDue  int64 // value of logged at which some memtable may hold the log back beyond its bound; guarded by placeMu
 
-	space space
-	aside asides
-	jobs  jobs
-	snaps snapshots
-	stats counters
+	space  space
+	aside  asides
+	jobs   jobs
+	snaps  snapshots
+	stats  counters
+	scrubs scrubber
 }
 
 // visible is the last sequence that readers may see: published, and once the log has failed also durable.

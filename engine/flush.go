@@ -84,21 +84,7 @@ func (db *DB) flushOne(tree uint64) (err error) {
 	if t == nil || table == nil {
 		return nil // dropped meanwhile
 	}
-	g := table.group(tree)
-	it := view(m.NewIter(m.last, cell.IterOptions{}), g.hiddenMem(m.last))
-	cfg := merge.Config{Families: table.families, AsOf: asOf, MayRank: db.holesIn(st, tree, t.sealed[1:], nil)}
-	mi := merge.New(cfg, []cell.Iter{it})
-	defer mi.Close()
-	db.logger.Debug("flush begins", "table", table.Name, "sequences", m.last-m.first+1)
-	older := olderFiles(st.version.Trees[tree], nil, 0)
-	stats := m.Stats()
-	job := &compact.Job{
-		Merge: mi, Ranges: stats.Ranges > 0, Deletes: stats.Deletes > 0, Older: older.overlap, FileBytes: db.opts.TableFileBytes,
-		FirstSeq: m.first, LastSeq: m.last, Settled: table.settledMem(g, m.last), Check: db.jobs.check,
-		Cuts: db.cuts(st, tree, 0, stats.Bytes, nil),
-	}
-	db.space.look()
-	res, err := db.write(table, tree, job, 0, stats.Bytes)
+	res, err := db.mergeMem(st, asOf, table, tree, m)
 	if err != nil {
 		return err
 	}
@@ -126,6 +112,25 @@ func (db *DB) flushOne(tree uint64) (err error) {
 	db.logger.Debug("flush ends", "table", table.Name, "files", len(res.Files), "bytes", res.BytesWritten)
 	db.stats.count(&res)
 	return db.releaseLog(unneeded, edit.LogStart)
+}
+
+// mergeMem writes a tree's oldest sealed memtable, which st lists, into files of L0 as of a time.
+func (db *DB) mergeMem(st *state, asOf int64, table *rtable, tree uint64, m *mem) (compact.Result, error) {
+	g, t := table.group(tree), st.trees[tree]
+	it := view(m.NewIter(m.last, cell.IterOptions{}), g.hiddenMem(m.last))
+	cfg := merge.Config{Families: table.families, AsOf: asOf, MayRank: db.holesIn(st, tree, t.sealed[1:], nil)}
+	mi := merge.New(cfg, []cell.Iter{it})
+	defer mi.Close()
+	db.logger.Debug("flush begins", "table", table.Name, "sequences", m.last-m.first+1)
+	older := olderFiles(st.version.Trees[tree], nil, 0)
+	stats := m.Stats()
+	job := &compact.Job{
+		Merge: mi, Ranges: stats.Ranges > 0, Deletes: stats.Deletes > 0, Older: older.overlap, FileBytes: db.opts.TableFileBytes,
+		FirstSeq: m.first, LastSeq: m.last, Settled: table.settledMem(g, m.last), Check: db.jobs.check,
+		Cuts: db.cuts(st, tree, 0, stats.Bytes, nil),
+	}
+	db.space.look()
+	return db.write(table, tree, job, 0, stats.Bytes)
 }
 
 // beginCollect fixes the as-of time of a merge, waits for the batches with holes that looked at the store before, and pins

@@ -89,6 +89,8 @@ type Metrics struct {
 	StandingChanges int
 	BehindFiles     int
 	BehindBytes     int64
+
+	Scrub ScrubMetrics
 }
 
 // LevelMetrics is one level over all tables.
@@ -121,6 +123,7 @@ func (db *DB) Metrics() Metrics {
 	defer db.leave()
 	m.Pressure = int(db.jobs.pressure.Load())
 	m.VisibleSeq = db.visible()
+	m.Scrub = db.scrubs.metrics()
 	if db.log != nil {
 		db.logMetrics(&m)
 	}

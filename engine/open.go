@@ -147,6 +147,8 @@ func (db *DB) open() error {
 	db.logger.Info("recovered", "manifest edits", loaded.Edits, "manifest bytes ignored", loaded.Ignored, "log records", db.stats.replayedBatches.Load(),
 		"log bytes ignored", rec.Ignored, "last sequence", db.nextSeq-1)
 	if db.opts.ReadOnly {
+		db.recovered = rec
+		db.scrubs.start(db, db.opts.ScrubEvery)
 		db.logger.Info("open", "dir", db.dir, "read only", true, "took", db.opts.Clock().Sub(began))
 		return nil
 	}
@@ -155,6 +157,7 @@ func (db *DB) open() error {
 	}
 	db.logger.Info("open", "dir", db.dir, "created", created || fresh, "store", fmt.Sprintf("%016x", v.StoreID), "took", db.opts.Clock().Sub(began))
 	db.jobs.kick()
+	db.scrubs.start(db, db.opts.ScrubEvery)
 	return nil
 }
 
@@ -398,6 +401,9 @@ func (db *DB) split(st *state, g *group, seq uint64) {
 
 // startWriting begins a fresh manifest and a fresh log slot, and clears away what no longer counts.
 func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recovered) error {
+	if v.CheckpointOf != 0 {
+		return db.renew(v, manifestNum, rec)
+	}
 	e := &levels.Edit{
 		Num: v.EditNum + 1, OpenCount: v.OpenCount + 1, StoreID: v.StoreID, EngineTime: db.clock.collected(), Stamp: db.stamp.Load(),
 		NextFile: v.NextFile,
@@ -412,11 +418,7 @@ func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recove
 	if err != nil {
 		return err
 	}
-	for _, name := range stale {
-		if n, ok := levels.ParseTableName(name); ok && n >= next.NextFile {
-			next.NextFile = n + 1
-		}
-	}
+	next.NextFile = pastAll(stale, next.NextFile)
 	db.nextFile.Store(next.NextFile)
 	db.states.change(db.opts.Clock(), func(st *state) {
 		st.version = next
@@ -433,10 +435,8 @@ func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recove
 		return err
 	}
 	// Only now does nothing depend on the old manifest any more.
-	for _, name := range stale {
-		if err := db.fs.Remove(path.Join(db.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove stale file: %w", err)
-		}
+	if err := db.removeStale(stale); err != nil {
+		return err
 	}
 	if err := db.space.begin(); err != nil {
 		return err
@@ -493,6 +493,7 @@ func (db *DB) Close() error {
 	close(db.life.stop)
 	db.jobs.stop()
 	db.space.stop()
+	db.scrubs.stop()
 	db.jobs.wake()
 	db.exec.Wait()
 	db.life.drain()
@@ -532,6 +533,10 @@ func (db *DB) sealManifest() error {
 	if err != nil {
 		return fmt.Errorf("end the manifest: %w", err)
 	}
+	// What is open can be written after its name is gone, and then nobody will find it.
+	if _, err := db.fs.Stat(path.Join(db.dir, levels.ManifestName(db.manifest.Num()))); err != nil {
+		return fmt.Errorf("the store was moved or removed while it was open: %w", err)
+	}
 	return nil
 }
 
@@ -563,6 +568,7 @@ func (db *DB) abandon() {
 	db.life.closed.Store(true)
 	db.jobs.stop()
 	db.space.stop()
+	db.scrubs.stop()
 	if db.log != nil {
 		_ = db.log.Close() // the error that ended the open is the one to tell
 	}

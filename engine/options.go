@@ -56,6 +56,9 @@ type Options struct {
 	FreeFloor int64
 	// RowBytesMax bounds the rows that ReadRow and ReadRows return as copies. Default 256 MiB.
 	RowBytesMax int64
+	// ScrubEvery is the time between two scrubs (see DB.Scrub) that run by themselves, ScrubBytesPerSecond fast. 0: none do. With an
+	// executor that works in its callers none do either.
+	ScrubEvery time.Duration
 
 	// Reads chooses how table files are read. Default ReadMapped.
 	Reads ReadMode
@@ -231,6 +234,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Compactions == 0 {
 		o.Compactions = defaultJobs
+	}
+	if o.ScrubEvery < 0 {
+		return o, fmt.Errorf("%w: ScrubEvery is %v", ErrOption, o.ScrubEvery)
 	}
 	if o.MustExist && o.CreateOnly {
 		return o, fmt.Errorf("%w: MustExist and CreateOnly exclude each other", ErrOption)

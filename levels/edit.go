@@ -30,6 +30,9 @@ type Edit struct {
 	Stamp      int64
 	OpenCount  uint64
 	StoreID    uint64
+	// CheckpointOf says that this directory is a checkpoint of the store with this identity, which is StoreID too: whoever opens
+	// it for writing draws a new one first.
+	CheckpointOf uint64
 }
 
 // AddedFile puts a file into a level.
@@ -84,6 +87,7 @@ const (
 	tagStoreID    = 15
 	tagCollected  = 16
 	tagLowered    = 17
+	tagCheckpoint = 18
 )
 
 // Append appends the edit's bytes: fields of <uvarint tag> <uvarint n> <nB payload>, the number first.
@@ -103,6 +107,7 @@ func (e *Edit) Append(dst []byte) []byte {
 	}
 	number(tagNum, e.Num)
 	number(tagStoreID, e.StoreID)
+	number(tagCheckpoint, e.CheckpointOf)
 	number(tagOpenCount, e.OpenCount)
 	number(tagNextFile, e.NextFile)
 	number(tagLastTable, e.LastTable)
@@ -164,6 +169,10 @@ func DecodeEdit(b []byte) (*Edit, error) {
 			e.Num = f.uvarint("edit number")
 		case tagStoreID:
 			e.StoreID = f.uvarint("store id")
+		case tagCheckpoint:
+			if e.CheckpointOf = f.uvarint("store of a checkpoint"); f.err == nil && e.CheckpointOf == 0 {
+				f.fail("a checkpoint of store 0")
+			}
 		case tagOpenCount:
 			e.OpenCount = f.uvarint("open count")
 		case tagNextFile:

@@ -16,7 +16,7 @@ func TestManifestOfALargeStateIsNotFullAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := sampleEdit()
-	e.Added, e.StoreID = nil, 5
+	e.Added, e.StoreID, e.CheckpointOf = nil, 5, 0
 	for i := range 80 {
 		key := append(bytes.Repeat([]byte("k"), 30<<10), 0, 0, 0, 0)
 		binary.BigEndian.PutUint32(key[len(key)-4:], uint32(i))

@@ -289,6 +289,9 @@ func (l *Log) writeOut() error {
 	if err != nil {
 		return err
 	}
+	l.mu.Lock()
+	l.wroteTo = record.Pos{Slot: l.slots[len(l.slots)-1].num, Off: l.slotSize - l.b.Left()}
+	l.mu.Unlock()
 	l.b.Written()
 	if !l.wrote || l.b.Left() < l.slotSize/2 {
 		l.begun()

@@ -30,6 +30,7 @@ type Recovered struct {
 	free    []slotFile
 	names   []int
 	maxSlot uint64
+	last    uint64 // through(), as it was found: the owner may raise LastSeq
 }
 
 // through is the last sequence that the log has seen.
@@ -95,6 +96,7 @@ func recoverLog(ctx context.Context, o Options, fromSlot uint64, fn func(rec []b
 	out.End, out.Ignored = r.Place(), r.Ignored()
 	out.EngineTime, out.Stamp, out.DurableSeq = st.EngineTime, st.Stamp, st.DurableSeq
 	out.OpenCount = max(out.OpenCount, r.Open())
+	out.last = out.through()
 	if err == nil && out.Records > 0 && st.DurableSeq > out.LastSeq {
 		// The reader's own rule compares places; this can only be met if a place was wrong.
 		err = damage.New("log", -1, "ends at sequence %d, but %d was durable", out.LastSeq, st.DurableSeq)

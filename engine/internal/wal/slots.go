@@ -271,7 +271,7 @@ func (l *Log) ReleaseFrom(seq, start uint64) error {
 	l.mu.Lock()
 	l.released = max(l.released, seq)
 	l.recorded = max(l.recorded, start)
-	keep := min(l.startFor(l.released), l.recorded)
+	keep := l.pinned(min(l.startFor(l.released), l.recorded))
 	var remove []slotFile
 	spares := spareMax
 	if l.tight.Load() {

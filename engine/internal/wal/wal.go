@@ -131,11 +131,13 @@ type Log struct {
 	// Slots, under mu.
 	slots    []slot // in use, ascending, the last is being written
 	free     []slotFile
-	names    map[int]bool  // file numbers in use
-	released uint64        // sequence through which nothing is needed
-	handed   uint64        // highest slot number told as a start of replay
-	recorded uint64        // highest that a durable edit recorded
-	size     int64         // the size of the next slot
+	names    map[int]bool // file numbers in use
+	released uint64       // sequence through which nothing is needed
+	handed   uint64       // highest slot number told as a start of replay
+	recorded uint64       // highest that a durable edit recorded
+	size     int64        // the size of the next slot
+	wroteTo  record.Pos   // end of what is durable, as an offset in the file, see Pin
+	pins     map[*Pin]uint64
 	made     chan struct{} // not nil while a slot is being prepared; closed when that is over
 	room     int64         // of what is prepared, not promised to records yet; see room.go
 	half     int64         // half of the current slot's size
