@@ -127,6 +127,7 @@ func (db *DB) mergeMem(st *state, asOf int64, table *rtable, tree uint64, m *mem
 	job := &compact.Job{
 		Merge: mi, Ranges: stats.Ranges > 0, Deletes: stats.Deletes > 0, Older: older.overlap, FileBytes: db.opts.TableFileBytes,
 		FirstSeq: m.first, LastSeq: m.last, Settled: table.settledMem(g, m.last), Check: db.jobs.check,
+		Cuts: db.cuts(st, tree, 0, stats.Bytes, nil),
 	}
 	db.space.look()
 	return db.write(table, tree, job, 0, stats.Bytes)
