@@ -57,8 +57,8 @@ type DB struct {
 	aside  asides
 	jobs   jobs
 	snaps  snapshots
-	scrubs scrubber
 	stats  counters
+	scrubs scrubber
 }
 
 // visible is the last sequence that readers may see: published, and once the log has failed also durable.

@@ -491,8 +491,8 @@ func (db *DB) Close() error {
 	}
 	close(db.life.stop)
 	db.jobs.stop()
-	db.scrubs.stop()
 	db.space.stop()
+	db.scrubs.stop()
 	db.jobs.wake()
 	db.exec.Wait()
 	db.life.drain()
@@ -558,8 +558,8 @@ func (db *DB) letGo() (errs []error) {
 func (db *DB) abandon() {
 	db.life.closed.Store(true)
 	db.jobs.stop()
-	db.scrubs.stop()
 	db.space.stop()
+	db.scrubs.stop()
 	if db.log != nil {
 		_ = db.log.Close() // the error that ended the open is the one to tell
 	}

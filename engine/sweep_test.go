@@ -532,21 +532,29 @@ func nthCall(fs *faultfs.FS, n int) string {
 	return "?"
 }
 
+// warned reports whether a line of the log says that a failure was met and lived with.
+func (s *sweep) warned(cause error) bool {
+	for _, line := range s.warnings {
+		for _, what := range []string{"background work fails", "disk full", "log slot made smaller", "no reserve", "old one goes on"} {
+			if strings.Contains(line, what) && strings.Contains(line, cause.Error()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // afterFault judges a run in which call n failed.
 func (w *sweepWant) afterFault(s *sweep, n int, want error, lasting bool) error {
 	told := false
 	for _, err := range append(s.errs, s.unhealthy...) {
 		told = told || errors.Is(err, want)
 	}
-	for _, line := range s.warnings { // Health told, but not any more when the call ended
-		for _, what := range []string{"background work fails", "disk full", "log slot made smaller", "no reserve", "old one goes on"} {
-			told = told || strings.Contains(line, what) && strings.Contains(line, want.Error())
-		}
-	}
+	told = told || s.warned(want) // Health told, but not any more when the call ended
 	call := nthCall(s.fs, n)
 	if !told {
 		switch kind, _, _ := strings.Cut(call, " "); {
-		case kind == "preallocate" && want != syscall.ENOSPC: // reserving is an offer
+		case kind == "preallocate" && (want != syscall.ENOSPC || strings.Contains(call, "manifest-")): // reserving, or reserving ahead, is an offer
 		case kind == "remove" && len(s.warnings) > 0: // nothing is lost; the next open removes it
 		default:
 			return errors.New("the failure was not told")

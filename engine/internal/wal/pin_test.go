@@ -20,8 +20,8 @@ func TestPinnedSlotsAreNotReused(t *testing.T) {
 		t.Helper()
 		for range n {
 			seq++
-			must(t, l.Prepare(ctx, 1000, -1))
-			must(t, l.Append(recOf(seq, 1000), seq, 1, 1))
+
+			must(t, place(l, recOf(seq, 1000), seq, 1, 1))
 			must(t, l.Wait(ctx, seq))
 		}
 	}
