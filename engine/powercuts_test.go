@@ -145,7 +145,7 @@ func (c *cutLife) next(i int) cutStep {
 			return err
 		}, false}
 	case k < 92:
-		lo := rng.IntN(9)
+		lo := rng.IntN(6)
 		return cutStep{"drop rows", func(s *sweep) error {
 			return one(s, func(t *Table) error { return t.DropRowRange(ctx, NewRange(fmt.Sprint("r", lo), fmt.Sprint("r", lo+3))) })
 		}, false}
