@@ -239,6 +239,10 @@ type Loaded struct {
 	// Bad tells what is wrong with a copy of the manifest where the other one is right: nothing is lost, and the next opening for
 	// writing makes a fresh pair.
 	Bad []error
+	// Cut is the damage at which LoadSome stopped reading; nil if all was read.
+	Cut error
+
+	some bool // take the edits before a damaged one
 }
 
 // ErrNoManifest: the directory has none.
@@ -269,6 +273,36 @@ func Load(fsys vfs.FS, dir string, obsolete func(*File)) (Loaded, error) {
 		return l, fmt.Errorf("%s: %w", dir, ErrNoManifest)
 	}
 	return l, nil
+}
+
+// LoadSome is Load for a repair: where the newest manifest is damaged it takes the edits before the damage, or an older manifest
+// where not even the first edit reads, and says so in Cut. The state that it gives is one that the store once had.
+func LoadSome(fsys vfs.FS, dir string) (Loaded, error) {
+	l, err := Load(fsys, dir, nil)
+	if err == nil || errors.Is(err, ErrNoManifest) || !errors.Is(err, damage.Err) {
+		return l, err
+	}
+	list, listErr := fsys.List(dir)
+	if listErr != nil {
+		return l, listErr
+	}
+	var nums []uint64
+	for _, e := range list {
+		if n, _, ok := ParseManifestName(e.Name); ok && !slices.Contains(nums, n) {
+			nums = append(nums, n)
+		}
+	}
+	slices.Sort(nums)
+	for i := len(nums) - 1; i >= 0; i-- {
+		some := Loaded{Newest: l.Newest, some: true}
+		if readErr := some.read(fsys, dir, nums[i], nil); readErr == nil && some.Version != nil {
+			if some.Cut == nil {
+				some.Cut = err // that of the newer one
+			}
+			return some, nil
+		}
+	}
+	return l, err
 }
 
 // read reads one manifest. It leaves l.Version nil when a crash cut the manifest's creation short.
@@ -328,8 +362,11 @@ func (l *Loaded) read(fsys vfs.FS, dir string, num uint64, obsolete func(*File))
 		edits++
 		return nil
 	})
-	if err != nil {
-		return damage.At(err, names[0], manifestHeader)
+	if err = damage.At(err, names[0], manifestHeader); err != nil {
+		if !l.some || edits == 0 || !errors.Is(err, damage.Err) {
+			return err
+		}
+		l.Cut = err
 	}
 	if edits == 0 {
 		return nil

@@ -94,12 +94,16 @@ func column(col []byte) string {
 
 func value(c *cell.Cell) string {
 	const shown = 64
-	v := c.Value
-	if n, ok := cell.State(v); ok && c.Kind == cell.KindMerge {
+	if len(c.Value) > shown {
+		return fmt.Sprintf("%q... (%d bytes)", c.Value[:shown], len(c.Value))
+	}
+	return whole(c)
+}
+
+// whole is the value in full.
+func whole(c *cell.Cell) string {
+	if n, ok := cell.State(c.Value); ok && c.Kind == cell.KindMerge {
 		return fmt.Sprintf("%d, to be folded with older ones", n)
 	}
-	if len(v) > shown {
-		return fmt.Sprintf("%q... (%d bytes)", v[:shown], len(v))
-	}
-	return fmt.Sprintf("%q", v)
+	return fmt.Sprintf("%q", c.Value)
 }

@@ -53,8 +53,8 @@ func printFile(t *tool, x inspect.Table) {
 	if f.MinTS <= f.MaxTS {
 		times = fmt.Sprintf("%d-%d", f.MinTS, f.MaxTS)
 	}
-	fmt.Fprintf(t.out, "    L%d %s  %d bytes  rows %d cells %d wide deletes %d narrow %d holes %d  sequences %d-%d  timestamps %s  %s\n",
-		x.Level, levels.TableName(f.Num), f.Size, f.Rows, f.Cells, f.Ranges, f.Deletes, f.Holes, f.FirstSeq, f.LastSeq, times, bounds(f))
+	fmt.Fprintf(t.out, "    L%d %s  id %016x  %d bytes  rows %d cells %d wide deletes %d narrow %d holes %d  sequences %d-%d  timestamps %s  %s\n",
+		x.Level, levels.TableName(f.Num), f.ID, f.Size, f.Rows, f.Cells, f.Ranges, f.Deletes, f.Holes, f.FirstSeq, f.LastSeq, times, bounds(f))
 }
 
 func bounds(f *levels.File) string {

@@ -30,11 +30,24 @@ type Store struct {
 
 // Open reads the manifest of dir.
 func Open(fsys vfs.FS, dir string) (*Store, error) {
-	s := &Store{FS: fsys, Dir: dir}
-	var err error
-	if s.Loaded, err = levels.Load(fsys, dir, nil); err != nil {
+	l, err := levels.Load(fsys, dir, nil)
+	if err != nil {
 		return nil, err
 	}
+	return open(fsys, dir, l)
+}
+
+// OpenSome reads what can be read of the manifest of dir, see levels.LoadSome.
+func OpenSome(fsys vfs.FS, dir string) (*Store, error) {
+	l, err := levels.LoadSome(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	return open(fsys, dir, l)
+}
+
+func open(fsys vfs.FS, dir string, l levels.Loaded) (*Store, error) {
+	s := &Store{FS: fsys, Dir: dir, Loaded: l}
 	list, err := fsys.List(dir)
 	if err != nil {
 		return nil, err
@@ -142,6 +155,11 @@ func verdict(err error) string {
 		return err.Error()
 	}
 	return "ok"
+}
+
+// VerifyTable checks every byte of one table file.
+func (s *Store) VerifyTable(ctx context.Context, t Table) error {
+	return s.verifyTable(ctx, t, &Report{})
 }
 
 func (s *Store) verifyTable(ctx context.Context, t Table, r *Report) (err error) {
