@@ -19,7 +19,7 @@ const memLimitChild = "ROWAN_MEMORY_LIMIT_CHILD"
 // count against the limit, and are given back in time (cockroachdb/cockroach #76282; kubernetes/kubernetes #116895;
 // threefoldtech/0-db #129: a container is killed for memory while the Go heap is small). In full it is 2 GiB in 256 MiB.
 func TestLoadCompactAndReadUnderAMemoryLimit(t *testing.T) {
-	limit, data := int64(48<<20), int64(96<<20)
+	limit, data := int64(80<<20), int64(112<<20)
 	if os.Getenv("ROWAN_SWEEP") == "full" {
 		limit, data = 256<<20, 2<<30
 	}
@@ -83,7 +83,7 @@ func memLimitRun(t *testing.T, dir string, data int64) {
 		}
 		m := NewMutation()
 		m.Set("f", "q", 1, value)
-		if err := tb.Apply(ctx, fmt.Sprintf("%08d", uint32(i)*2654435761%uint32(rows)), m, NoSync); err != nil {
+		if err := tb.Apply(ctx, fmt.Sprintf("%08d", i*7919%rows), m, NoSync); err != nil {
 			t.Fatal(err)
 		}
 	}
