@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"path"
 	"sort"
@@ -82,7 +83,7 @@ func bytesOf(t *testing.T, fs vfs.FS, dir string) string {
 	must(t, err)
 	var b strings.Builder
 	for _, e := range list {
-		fmt.Fprintf(&b, "%s %d %x\n", e.Name, e.Size, read(t, fs, path.Join(dir, e.Name)))
+		fmt.Fprintf(&b, "%s %d %x\n", e.Name, e.Size, sha256.Sum256(read(t, fs, path.Join(dir, e.Name))))
 	}
 	return b.String()
 }
