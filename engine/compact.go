@@ -49,6 +49,9 @@ func (db *DB) compact(plan *levels.Plan) (err error) {
 		Older: olderFiles(tree, plan, plan.Output).overlap, FileBytes: db.opts.TableFileBytes, Check: db.jobs.check,
 		Settled: settled,
 	}
+	if plan.Output == 0 || plan.Split {
+		job.Cuts = db.cuts(st, plan.Tree, plan.Output, plan.Bytes(), plan)
+	}
 	for _, in := range plan.Inputs {
 		job.Ranges = job.Ranges || in.File.Ranges > 0
 		job.Deletes = job.Deletes || in.File.Deletes > 0

@@ -84,7 +84,6 @@ func (db *DB) flushOne(tree uint64) (err error) {
 	if t == nil || table == nil {
 		return nil // dropped meanwhile
 	}
-	db.space.look()
 	res, err := db.mergeMem(st, asOf, table, tree, m)
 	if err != nil {
 		return err
@@ -128,7 +127,9 @@ func (db *DB) mergeMem(st *state, asOf int64, table *rtable, tree uint64, m *mem
 	job := &compact.Job{
 		Merge: mi, Ranges: stats.Ranges > 0, Deletes: stats.Deletes > 0, Older: older.overlap, FileBytes: db.opts.TableFileBytes,
 		FirstSeq: m.first, LastSeq: m.last, Settled: table.settledMem(g, m.last), Check: db.jobs.check,
+		Cuts: db.cuts(st, tree, 0, stats.Bytes, nil),
 	}
+	db.space.look()
 	return db.write(table, tree, job, 0, stats.Bytes)
 }
 

@@ -108,6 +108,16 @@ func (h *health) backgroundFailures() uint64 {
 	return h.failures
 }
 
+// unsettled is the error of background work that has failed and not succeeded since, want of space aside.
+func (h *health) unsettled() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.degraded == nil || vfs.NoSpace(h.degraded) {
+		return nil
+	}
+	return fmt.Errorf("background work failed: %w", h.degraded)
+}
+
 // failedSince is the latest background error if there were more than n, and background work has not succeeded since.
 func (h *health) failedSince(n uint64) error {
 	h.mu.Lock()

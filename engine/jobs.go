@@ -222,6 +222,9 @@ func (j *jobs) kick() (idle bool) {
 		}
 		j.startCompaction(plan, nil)
 	}
+	if j.running == 0 && len(j.flushing) == 0 && j.dropping == 0 && !j.db.anySealed() {
+		j.db.health.background(nil) // what failed is not wanted any more
+	}
 	return j.idle()
 }
 

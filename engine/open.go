@@ -483,7 +483,8 @@ func (db *DB) obsolete(f *levels.File) {
 
 // Close ends the store: calls at work end with ErrClosed or their result, background work stops, the log is made durable.
 // Reads that run are waited for. Memtables are not flushed; the next Open replays them from the log. Snapshots that are still
-// open are told to the logger and show nothing any more. It may be called again and returns the same.
+// open are told to the logger and show nothing any more. It may be called again and returns the same: why the store failed, or
+// why the last background work did, if that was not made up for; a full disk is no error, since nothing is lost.
 func (db *DB) Close() error {
 	if db.life.closed.Swap(true) {
 		<-db.life.ended
@@ -503,6 +504,9 @@ func (db *DB) Close() error {
 			errs = append(errs, fmt.Errorf("close the log: %w", err))
 		}
 	}
+	if err := db.health.unsettled(); err != nil && db.anySealed() {
+		errs = append(errs, err)
+	}
 	if err := db.sealManifest(); err != nil {
 		errs = append(errs, err)
 	}
@@ -521,7 +525,12 @@ func (db *DB) sealManifest() error {
 	}
 	v := db.states.cur.Load().version
 	e := &levels.Edit{Num: v.EditNum + 1, EngineTime: db.clock.collected(), Stamp: db.stamp.Load()}
-	if err := db.manifest.Append(e); err != nil {
+	err := db.manifest.Append(e)
+	if errors.Is(err, levels.ErrNotWritten) {
+		db.logger.Warn("no space to end the manifest; everything in it counts all the same", "cause", err)
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("end the manifest: %w", err)
 	}
 	// What is open can be written after its name is gone, and then nobody will find it.

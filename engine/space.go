@@ -163,6 +163,9 @@ func (s *space) judge(free int64, known bool) {
 		s.cause = nil
 	}
 	s.low.Store(cause != nil)
+	if log := s.db.log; log != nil {
+		log.Tight(cause != nil)
+	}
 	if cause != nil && !was {
 		s.schedule()
 	}
@@ -225,6 +228,9 @@ func (s *space) tick() {
 		return
 	}
 	db := s.db
+	if err := db.log.ReleaseFrom(0, 0); err != nil { // spare slots
+		db.fail("recycle the log", err)
+	}
 	db.sealDeletes()
 	db.jobs.retryNow()
 	idle := db.jobs.kick()

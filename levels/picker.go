@@ -129,7 +129,28 @@ func pickHungry(t *Tree, o PickOptions, b *Busy, base int) (Plan, bool) {
 			return p, true
 		}
 	}
+	if o.MaxBytes == 0 {
+		return Plan{}, false
+	}
+	for l := 0; l < Depth-1; l++ {
+		for _, f := range t.Files[l] {
+			if (l == 0 || f.HasDeletes()) && !b.Held(f.Num) && !b.Filling(t.ID, l, f.Bounds) && len(Below(t, o, l, f.Bounds)) > 2 && o.fits(f.Size) {
+				if p, ok := fit(Plan{Tree: t.ID, Output: l, Inputs: []Input{{l, f}}, Split: true, Why: "split"}, true); ok {
+					return p, true
+				}
+			}
+		}
+	}
 	return Plan{}, false
+}
+
+// Below is the files that what lies in bounds on a level is merged with next.
+func Below(t *Tree, o PickOptions, level int, bounds cell.Bounds) []*File {
+	if level == 0 {
+		_, base := targets(t, o)
+		return Overlapping(t.Files[base], bounds)
+	}
+	return Overlapping(t.Files[level+1], bounds)
 }
 
 // pickL0 takes the oldest files of L0 down to the base, or, while the base is busy there, merges young ones with each other.

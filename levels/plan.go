@@ -13,7 +13,10 @@ type Plan struct {
 	Inputs []Input // newest first: L0 by LastSeq descending, then by level
 	Output int
 	Move   bool
-	Why    string // for people: "l0", "size of level 3", "manual", ...
+	// Split rewrites the one input in its place, cut along the files that it will be merged with: each of these merges then takes
+	// less room.
+	Split bool
+	Why   string // for people: "l0", "size of level 3", "manual", ...
 }
 
 // Input is one file of a plan with the level it is in.

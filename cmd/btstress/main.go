@@ -19,6 +19,7 @@ type command struct {
 
 var commands = []command{
 	{"load", "random batches and reads by many writers, checked, with flushes, compactions, snapshots and reopenings in between", load},
+	{"crash", "a process that loads the store is killed again and again; after each kill everything acknowledged must be there", crash},
 }
 
 func main() {
@@ -26,6 +27,9 @@ func main() {
 }
 
 func run(ctx context.Context, out, errOut io.Writer, args []string) int {
+	if len(args) == 2 && args[0] == childCommand {
+		return crashChild(out, errOut, args[1])
+	}
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
 		usage(out)
 		if len(args) == 0 {

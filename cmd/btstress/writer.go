@@ -91,16 +91,28 @@ func (w *writer) appendValue(dst []byte, ts engine.Timestamp, size int) []byte {
 	return dst
 }
 
-// batch changes one to three rows of both tables.
-func (w *writer) batch() error {
-	b := engine.NewBatch()
-	next := map[string]model{}
-	changes, bytes := 0, 0
+// draft is a batch that was drawn, with what the model holds once it is applied.
+type draft struct {
+	parts          []part
+	next           map[string]model
+	sync           bool
+	changes, bytes int
+}
+
+type part struct {
+	table, key string
+	m          *engine.Mutation
+}
+
+// draft draws a batch that changes one to three rows of both tables. Without a store, and whether it is applied or not, the same
+// draws follow.
+func (w *writer) draft() *draft {
+	d := &draft{next: map[string]model{}}
 	for _, t := range tables {
-		next[t] = model{}
+		d.next[t] = model{}
 		for range 1 + w.rng.IntN(3) {
 			key := w.key()
-			r, changed := next[t][key]
+			r, changed := d.next[t][key]
 			if !changed {
 				r = maps.Clone(w.rows[t][key])
 			}
@@ -109,29 +121,50 @@ func (w *writer) batch() error {
 			}
 			m := engine.NewMutation()
 			for range 1 + w.rng.IntN(4) {
-				bytes += w.change(m, r)
-				changes++
+				d.bytes += w.change(m, r)
+				d.changes++
 			}
-			next[t][key] = r
-			b.Add(w.l.db.Table(t), key, m)
+			d.next[t][key] = r
+			d.parts = append(d.parts, part{t, key, m})
 		}
 	}
+	d.sync = w.rng.IntN(20) == 0
+	return d
+}
+
+// apply applies a draft to the store, with more changes if there are any.
+func (d *draft) apply(db *engine.DB, more ...part) error {
+	b := engine.NewBatch()
+	for _, p := range append(d.parts, more...) {
+		b.Add(db.Table(p.table), p.key, p.m)
+	}
 	var opts []engine.ApplyOption
-	if w.rng.IntN(20) > 0 {
+	if !d.sync {
 		opts = append(opts, engine.NoSync)
 	}
-	if err := w.l.db.Apply(ctx, b, opts...); err != nil {
+	return db.Apply(ctx, b, opts...)
+}
+
+// accept makes the draft's changes in the model.
+func (w *writer) accept(d *draft) {
+	for t, rows := range d.next {
+		maps.Copy(w.rows[t], rows)
+	}
+}
+
+// batch draws a batch and applies it.
+func (w *writer) batch() error {
+	d := w.draft()
+	if err := d.apply(w.l.db); err != nil {
 		return err
 	}
 	if w.id == 0 && w.ops >= w.l.o.lie && w.l.o.lie >= 0 {
 		return nil
 	}
-	for t, rows := range next {
-		maps.Copy(w.rows[t], rows)
-	}
+	w.accept(d)
 	w.l.n.batches.Add(1)
-	w.l.n.changes.Add(int64(changes))
-	w.l.n.bytes.Add(int64(bytes))
+	w.l.n.changes.Add(int64(d.changes))
+	w.l.n.bytes.Add(int64(d.bytes))
 	return nil
 }
 

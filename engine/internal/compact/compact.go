@@ -24,7 +24,9 @@ type Job struct {
 	// Hull, if set, is the bounds of all inputs: what files that are cut inside a row speak for never grows.
 	Hull *cell.Bounds
 	// FileBytes is the size at which a file is cut.
-	FileBytes         int64
+	FileBytes int64
+	// Cuts are rows, ascending, before each of which a new file begins.
+	Cuts              [][]byte
 	FirstSeq, LastSeq uint64
 	Settled           uint64 // number of the last change of the table that the output has gone through
 	// Create makes the next file.
@@ -61,6 +63,7 @@ type writer struct {
 	del  []cell.Delete
 	rngs []cell.Range
 	cuts []cell.Range
+	next int // of job.Cuts
 
 	bounds   cell.Bounds // of the file so far: LoRow and LoCol are set, HiRow is the last row
 	row      []byte      // current row
@@ -116,10 +119,19 @@ func (w *writer) rows() error {
 func (w *writer) start(row []byte) error {
 	w.row = append(w.row[:0], row...)
 	w.inRow, w.from, w.lastCol = false, w.from[:0], w.lastCol[:0]
-	if w.w != nil && w.w.Size() >= w.job.FileBytes {
+	cut := false
+	for ; w.passed(row); w.next++ {
+		cut = true
+	}
+	if w.w != nil && (cut || w.w.Size() >= w.job.FileBytes) {
 		return w.finish(nil)
 	}
 	return nil
+}
+
+// passed reports whether row is at or behind the next cut.
+func (w *writer) passed(row []byte) bool {
+	return w.next < len(w.job.Cuts) && bytes.Compare(w.job.Cuts[w.next], row) <= 0
 }
 
 // batch writes rows that have no deletes.
@@ -137,7 +149,7 @@ func (w *writer) batch() error {
 		}
 		w.res.Cells += uint64(len(r.Cells))
 	}
-	if w.w == nil || w.w.Size()+size >= w.job.FileBytes {
+	if w.w == nil || w.w.Size()+size >= w.job.FileBytes || w.passed(b.Rows[len(b.Rows)-1].Key) {
 		// The file may end within these rows.
 		for i := range b.Rows {
 			if err := w.start(b.Rows[i].Key); err != nil {

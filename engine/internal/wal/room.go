@@ -33,6 +33,9 @@ func (l *Log) restOfBlock() int64 { return l.b.Left() % record.BlockSize }
 // need is the room that a record takes.
 func need(n int) int64 { return int64(n) + record.FrameSize }
 
+// Tight says whether space is short: then the next Release leaves one spare slot only.
+func (l *Log) Tight(short bool) { l.tight.Store(short) }
+
 // ahead has the next slot prepared in the background when half of the current one is promised. mu is held.
 func (l *Log) ahead() {
 	if l.o.Manual || l.closed || l.made != nil || l.room >= l.half {

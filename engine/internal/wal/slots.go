@@ -273,10 +273,14 @@ func (l *Log) ReleaseFrom(seq, start uint64) error {
 	l.recorded = max(l.recorded, start)
 	keep := l.pinned(min(l.startFor(l.released), l.recorded))
 	var remove []slotFile
+	spares := spareMax
+	if l.tight.Load() {
+		spares = 1
+	}
 	for len(l.slots) > 1 && l.slots[0].num < keep {
 		sf := l.slots[0].slotFile
 		sf.used = true
-		if sf.size >= l.size && len(l.free) < spareMax {
+		if sf.size >= l.size && len(l.free) < spares {
 			l.addSpare(sf)
 		} else {
 			remove = append(remove, sf)
@@ -286,7 +290,7 @@ func (l *Log) ReleaseFrom(seq, start uint64) error {
 	// Spares that the log has outgrown, and those beyond a few, which an opening may have found.
 	for i := 0; i < len(l.free); {
 		// Not those whose room was promised.
-		if sf := l.free[i]; (sf.size < l.size || i >= spareMax) && l.room-roomIn(sf.size) >= l.wanted {
+		if sf := l.free[i]; (sf.size < l.size || i >= spares) && l.room-roomIn(sf.size) >= l.wanted {
 			l.room -= roomIn(sf.size)
 			remove = append(remove, sf)
 			l.free = slices.Delete(l.free, i, i+1)

@@ -154,6 +154,7 @@ type Log struct {
 	cur       uint64        // last sequence of the record that is being laid out
 
 	wantDirect atomic.Bool // until it was refused
+	tight      atomic.Bool // see Tight
 
 	kick  chan struct{}
 	quit  chan struct{}
