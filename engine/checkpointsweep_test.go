@@ -36,6 +36,14 @@ func checkpointed(t *testing.T, also bool) (mem *vfs.Mem, want string) {
 		if err := tb.Apply(ctx, fmt.Sprint("r", i%15), m); err != nil {
 			t.Fatal(err)
 		}
+		if i == 15 || i == 30 {
+			if err := s.db.Flush(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := s.db.Metrics(); n.Levels[0].Files+n.Levels[6].Files < 2 || n.MemtableBytes == 0 {
+		t.Fatalf("%+v", n.Levels)
 	}
 	if also {
 		if _, err := s.db.Checkpoint(ctx, "/backup"); err != nil {
@@ -227,4 +235,28 @@ func TestCheckpointBecomesAStoreInOneStep(t *testing.T) {
 		return errors.Join(either(s.mem.CrashClone(1, 0)), either(s.mem.CrashClone(1, 1)), looksLike(t, s.mem.CrashClone(1, 1), "/store", want))
 	})
 	cutPower(t, mem, openCheckpoint, either)
+}
+
+// Every call of a restoring fails once: it is told, nothing is left, and the checkpoint is what it was.
+func TestFailureOfEveryCallOfARestore(t *testing.T) {
+	t.Parallel()
+	mem, want := checkpointed(t, true)
+	for _, o := range []RestoreOptions{{}, {Copy: true, VerifyBlocks: true}} {
+		disturb(t, mem, func(s *sweep) error {
+			o.FS = s.fs
+			_, err := Restore(ctx, "/backup", "/back", o)
+			return err
+		}, func(s *sweep, err error, _ string) error {
+			if err != nil {
+				if list, err := s.mem.List("/back"); !errors.Is(err, fs.ErrNotExist) {
+					return fmt.Errorf("left: %v", list)
+				}
+				o.FS = s.mem
+				if _, err := Restore(ctx, "/backup", "/back", o); err != nil {
+					return err
+				}
+			}
+			return errors.Join(looksLike(t, s.mem, "/back", want), looksLike(t, s.mem, "/backup", want))
+		})
+	}
 }

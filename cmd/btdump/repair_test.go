@@ -6,10 +6,12 @@ import (
 	"path"
 	"sort"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rowandb/rowan/engine"
 	"github.com/rowandb/rowan/internal/inspect"
+	"github.com/rowandb/rowan/io/faultfs"
 	"github.com/rowandb/rowan/io/record"
 	"github.com/rowandb/rowan/io/vfs"
 	"github.com/rowandb/rowan/levels"
@@ -329,6 +331,41 @@ func TestRepairBadInput(t *testing.T) {
 		code, out, errs := dump(fs, c.args...)
 		if code != c.code || !strings.Contains(out+errs, c.want) {
 			t.Errorf("%v: exit %d\n%s%s", c.args, code, out, errs)
+		}
+	}
+}
+
+// A repair that fails at any call says so, leaves nothing, and has not touched the old store.
+func TestFailureOfEveryCallOfARepair(t *testing.T) {
+	fs, _ := damagedStore(t, true)
+	flip(t, fs, tables(t, fs)[0], 30000)
+	before := bytesOf(t, fs, "/s")
+	for n := 1; ; n++ {
+		faulty := faultfs.New(fs, faultfs.Options{Rules: []faultfs.Rule{faultfs.FailAt(n, syscall.EIO)}})
+		code, out, errs := dump(faulty, "repair", "/s", "/new")
+		if faulty.Fired() == 0 {
+			if code != 2 || n < 20 {
+				t.Fatalf("exit %d after %d calls\n%s%s", code, n-1, out, errs)
+			}
+			break
+		}
+		if bytesOf(t, fs, "/s") != before {
+			t.Fatalf("call %d: the old store was changed", n)
+		}
+		if code == 2 && !strings.Contains(errs, "input/output") { // space is reserved as an offer
+			list, err := fs.List("/new")
+			must(t, err)
+			for _, f := range list {
+				must(t, fs.Remove(path.Join("/new", f.Name)))
+			}
+			must(t, fs.Remove("/new"))
+			continue
+		}
+		if code != 1 || !strings.Contains(errs, "input/output") {
+			t.Fatalf("call %d: exit %d\n%s%s", n, code, out, errs)
+		}
+		if list, err := fs.List("/new"); err == nil {
+			t.Fatalf("call %d: left: %v", n, list)
 		}
 	}
 }
