@@ -206,6 +206,29 @@ func TestPowerCutInACheckpoint(t *testing.T) {
 	}
 }
 
+// A checkpoint that was made, and a directory that was restored, survive a power cut that keeps nothing but what is durable.
+func TestCheckpointsAreDurable(t *testing.T) {
+	mem, want := checkpointed(t, false)
+	s := newSweep(mem, 3, faultfs.Options{})
+	if err := takeCheckpoint(s); err != nil {
+		t.Fatal(err)
+	}
+	if err := looksLike(t, mem.CrashClone(1, 0), "/backup", want); err != nil {
+		t.Error(err)
+	}
+	for dir, o := range map[string]RestoreOptions{"/linked": {FS: s.mem}, "/copied": {FS: s.mem, Copy: true}} {
+		if _, err := Restore(ctx, "/backup", dir, o); err != nil {
+			t.Fatal(err)
+		}
+		if err := looksLike(t, mem.CrashClone(1, 0), dir, want); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func openCheckpoint(s *sweep) error {
 	db, err := Open("/backup", s.opts)
 	if err != nil {
