@@ -115,8 +115,8 @@ func TestSalvageOfADamagedFile(t *testing.T) {
 	}
 	least := len(all)
 	step := 1
-	if testing.Short() {
-		step = 7
+	if testing.Short() || raceEnabled {
+		step = 17
 	}
 	for i := 0; i < len(b); i += step {
 		c := bytes.Clone(b)
