@@ -22,8 +22,9 @@ func (m *Mem) CrashClone(seed uint64, keep float64) *Mem {
 	c := NewMem(o)
 	x := crasher{rng: rand.New(rand.NewPCG(seed, 0x726f77616e)), keep: keep, nodes: map[*memNode]*memNode{}, all: m.o.NoCrash}
 	c.root = x.dir(m.root)
+	c.limit.Store(m.limit.Load())
 	for _, n := range x.nodes {
-		c.used.Add(int64(len(n.data)))
+		c.used.Add(n.space())
 	}
 	return c
 }
@@ -81,7 +82,7 @@ func (x *crasher) file(n *memNode) *memNode {
 	for _, w := range n.pending {
 		data = x.write(data, w)
 	}
-	c := &memNode{data: data, links: 1, durLen: len(data)}
+	c := &memNode{data: data, links: 1, durLen: len(data), room: n.durRoom, durRoom: n.durRoom}
 	x.nodes[n] = c
 	return c
 }

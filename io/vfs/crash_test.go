@@ -4,10 +4,8 @@ package vfs_test
 
 import (
 	"bytes"
-	"errors"
 	"io/fs"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/rowandb/rowan/io/vfs"
@@ -167,23 +165,6 @@ func TestCrashDSync(t *testing.T) {
 	}
 	if len(flights) != 4 || flights[0] != "syncdir ." || flights[1] != "write f" || flights[3] != "sync f" {
 		t.Fatal(flights)
-	}
-}
-
-func TestMemCapacity(t *testing.T) {
-	m := vfs.NewMem(vfs.MemOptions{Capacity: 1000})
-	f, err := m.Open("f", vfs.How{Create: true})
-	must(t, err)
-	_, err = f.WriteAt(make([]byte, 900), 0)
-	must(t, err)
-	n, err := f.WriteAt(make([]byte, 200), 900)
-	if n != 0 || !errors.Is(err, syscall.ENOSPC) {
-		t.Fatal(n, err)
-	}
-	wantErr(t, f.Preallocate(1200), syscall.ENOSPC)
-	must(t, m.Remove("f"))
-	if n, err := m.Free("."); n != 1000 || err != nil {
-		t.Fatal(n, err)
 	}
 }
 

@@ -16,7 +16,10 @@ type MemOptions struct {
 	Align    int   // of direct handles, 0 = 4096
 	NoDirect bool  // opens with How.Direct fail with ErrDirect
 	NoMap    bool  // Map fails with ErrMap
-	Capacity int64 // bytes of file data before ENOSPC, 0 = no limit
+	Capacity int64 // bytes of file data and reserved space before ENOSPC, 0 = no limit
+
+	// HoldOpen refuses to remove or replace a file that is open or mapped, with EBUSY, as some systems do.
+	HoldOpen bool
 
 	// NoCrash keeps no record of what is durable: CrashClone returns everything. It halves the memory traffic.
 	NoCrash bool
@@ -37,6 +40,7 @@ type Mem struct {
 	mu    sync.RWMutex // write: names, entries and crash images; read: file data, so that an image is one moment
 	root  *memDir
 	used  atomic.Int64
+	limit atomic.Int64      // bytes that used may reach, 0 = any
 	locks map[*memNode]bool // under mu
 }
 
@@ -49,7 +53,28 @@ func NewMem(o ...MemOptions) *Mem {
 	if m.o.Align == 0 {
 		m.o.Align = minMemAlign
 	}
+	m.limit.Store(m.o.Capacity)
 	return m
+}
+
+// SetCapacity replaces MemOptions.Capacity, also while the file system is in use: a disk that fills up from outside, or gets
+// space back. What is over the limit then stays.
+func (m *Mem) SetCapacity(bytes int64) { m.limit.Store(bytes) }
+
+// Used is the number of bytes that files and what is reserved for them take up.
+func (m *Mem) Used() int64 { return m.used.Load() }
+
+// charge takes d more bytes of the disk, or gives them back. It returns by how many bytes it fell short; then nothing is taken.
+func (m *Mem) charge(d int64) (short int64) {
+	if d == 0 {
+		return 0
+	}
+	used, limit := m.used.Add(d), m.limit.Load()
+	if d > 0 && limit > 0 && used > limit {
+		m.used.Add(-d)
+		return used - limit
+	}
+	return 0
 }
 
 const minMemAlign = 4096
@@ -147,6 +172,7 @@ func (m *Mem) Open(name string, how How) (File, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.hold()
 	return &memFile{m: m, n: n, name: name, how: how}, nil
 }
 
@@ -188,22 +214,23 @@ func (m *Mem) Remove(name string) error {
 		return pathErr("remove", name, fs.ErrNotExist)
 	case e.dir != nil && len(e.dir.entries) > 0:
 		return pathErr("remove", name, syscall.ENOTEMPTY)
+	case m.o.HoldOpen && e.file.held():
+		return pathErr("remove", name, syscall.EBUSY)
 	}
 	m.change(d, memAssign{name: base})
 	m.unlink(e.file)
 	return nil
 }
 
-// unlink gives the space back with the last name; a file still open then costs nothing here, which is kinder than a disk.
+// unlink takes a name away. The space comes back with the last name and the last handle or mapping.
 func (m *Mem) unlink(n *memNode) {
 	if n == nil {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.links--; n.links == 0 {
-		m.used.Add(-int64(len(n.data)))
-	}
+	n.links--
+	m.reap(n)
 }
 
 // Rename implements FS.
@@ -228,6 +255,8 @@ func (m *Mem) Rename(oldName, newName string) error {
 		return nil
 	case over.dir != nil || e.dir != nil && over.file != nil:
 		return pathErr("rename", newName, fs.ErrExist)
+	case m.o.HoldOpen && over.file.held():
+		return pathErr("rename", newName, syscall.EBUSY)
 	}
 	if from == to {
 		m.change(to, memAssign{a, memEntry{}}, memAssign{b, e})
@@ -369,10 +398,11 @@ func (m *Mem) Free(dir string) (int64, error) {
 	if _, err := m.dir("free", dir); err != nil {
 		return 0, err
 	}
-	if m.o.Capacity == 0 {
+	limit := m.limit.Load()
+	if limit == 0 {
 		return 1 << 40, nil
 	}
-	return max(0, m.o.Capacity-m.used.Load()), nil
+	return max(0, limit-m.used.Load()), nil
 }
 
 type memLock struct {
