@@ -71,6 +71,9 @@ func (l Lost) String() string {
 // salvageWork bounds the hashing that looking for parts behind a damaged one may take, in sizes of the file.
 const salvageWork = 64
 
+// salvagePage is what is read at once of a file that does not read as a whole.
+const salvagePage = 4 << 10
+
 // Salvage reads all good parts of a file, whatever else of it is damaged: it walks from part to part, each of which carries its
 // length and checksum, and needs neither index nor footer if id, the file's identity, is given (0: the footer's). All of it is
 // held in memory. The error is one of reading, or says that nothing can be read at all.
@@ -84,10 +87,8 @@ func Salvage(ctx context.Context, f vfs.File, name string, id uint64) (*Salvaged
 		return nil, fmt.Errorf("salvage %s: %w", name, damage.New("file", -1, "%d bytes", size))
 	}
 	s.b = make([]byte, size)
-	if n, err := f.ReadAt(s.b, 0); err != nil && !errors.Is(err, io.EOF) {
+	if err := s.read(f); err != nil {
 		return nil, fmt.Errorf("salvage %s: %w", name, err)
-	} else if int64(n) < size {
-		s.b = s.b[:n]
 	}
 	if id == 0 {
 		if s.out.ID = s.identity(); s.out.ID == 0 {
@@ -120,6 +121,36 @@ type salvage struct {
 	// any is the row of the last entry of any lane, and open says that losses wait to learn the row that follows.
 	any  []byte
 	open int
+}
+
+// read reads the file, piece by piece where a read fails: pages that do not read stay zero, and so do not check. Only if none reads it
+// is an error.
+func (s *salvage) read(f io.ReaderAt) error {
+	n, err := f.ReadAt(s.b, 0)
+	if n == len(s.b) {
+		return nil
+	}
+	if errors.Is(err, io.EOF) {
+		s.b = s.b[:n] // cut off since its size was asked
+		return nil
+	}
+	any := false
+	for off := 0; off < len(s.b); off += salvagePage {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
+		p := s.b[off:min(off+salvagePage, len(s.b))]
+		if n, pageErr := f.ReadAt(p, int64(off)); n < len(p) {
+			clear(p)
+			err = pageErr
+		} else {
+			any = true
+		}
+	}
+	if !any {
+		return err
+	}
+	return nil
 }
 
 // identity takes the footer's word, or its bytes if the first part of the file bears them out.

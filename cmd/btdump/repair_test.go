@@ -1,14 +1,17 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"path"
 	"sort"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rowandb/rowan/engine"
 	"github.com/rowandb/rowan/internal/inspect"
+	"github.com/rowandb/rowan/io/faultfs"
 	"github.com/rowandb/rowan/io/record"
 	"github.com/rowandb/rowan/io/vfs"
 	"github.com/rowandb/rowan/levels"
@@ -18,8 +21,8 @@ import (
 // several slots with rows of its own.
 func damagedStore(t *testing.T, close bool) (*vfs.Mem, *engine.DB) {
 	t.Helper()
-	fs := vfs.NewMem()
-	db, err := engine.Open("/s", engine.Options{FS: fs, LogSegmentBytes: 16 << 10, LogBytes: 1 << 20})
+	fs := vfs.NewMem(vfs.MemOptions{NoCrash: true})
+	db, err := engine.Open("/s", engine.Options{FS: fs, LogSegmentBytes: 16 << 10, LogBytes: 1 << 20, FreeFloor: -1})
 	must(t, err)
 	tb, err := db.CreateTable(ctx, "t", engine.TableSpec{BlockBytes: 1024, Codec: engine.CodecNone, Families: map[string]engine.FamilySpec{"f": {}, "g": {}}})
 	must(t, err)
@@ -58,7 +61,7 @@ func rowsOf(t *testing.T, fs vfs.FS, dir string) (rows []string) {
 	if code, out, errs := dump(fs, "verify", dir); code != 0 {
 		t.Fatalf("verify: %s%s", out, errs)
 	}
-	db, err := engine.Open(dir, engine.Options{FS: fs})
+	db, err := engine.Open(dir, engine.Options{FS: fs, FreeFloor: -1})
 	must(t, err)
 	must(t, db.Table("t").ReadRows(ctx, engine.AllRows(), func(r engine.Row) bool {
 		rows = append(rows, r.Key)
@@ -82,7 +85,7 @@ func bytesOf(t *testing.T, fs vfs.FS, dir string) string {
 	must(t, err)
 	var b strings.Builder
 	for _, e := range list {
-		fmt.Fprintf(&b, "%s %d %x\n", e.Name, e.Size, read(t, fs, path.Join(dir, e.Name)))
+		fmt.Fprintf(&b, "%s %d %x\n", e.Name, e.Size, sha256.Sum256(read(t, fs, path.Join(dir, e.Name))))
 	}
 	return b.String()
 }
@@ -328,6 +331,44 @@ func TestRepairBadInput(t *testing.T) {
 		code, out, errs := dump(fs, c.args...)
 		if code != c.code || !strings.Contains(out+errs, c.want) {
 			t.Errorf("%v: exit %d\n%s%s", c.args, code, out, errs)
+		}
+	}
+}
+
+// A repair that fails at any call says so, leaves nothing, and has not touched the old store.
+func TestFailureOfEveryCallOfARepair(t *testing.T) {
+	fs, _ := damagedStore(t, true)
+	flip(t, fs, tables(t, fs)[0], 30000)
+	before := bytesOf(t, fs, "/s")
+	for n := 1; ; n++ {
+		if raceEnabled && n%7 != 1 {
+			continue
+		}
+		faulty := faultfs.New(fs, faultfs.Options{Rules: []faultfs.Rule{faultfs.FailAt(n, syscall.EIO)}})
+		code, out, errs := dump(faulty, "repair", "/s", "/new")
+		if faulty.Fired() == 0 {
+			if code != 2 || n < 20 {
+				t.Fatalf("exit %d after %d calls\n%s%s", code, n-1, out, errs)
+			}
+			break
+		}
+		if bytesOf(t, fs, "/s") != before {
+			t.Fatalf("call %d: the old store was changed", n)
+		}
+		if code == 2 && !strings.Contains(errs, "input/output") { // space is reserved as an offer
+			list, err := fs.List("/new")
+			must(t, err)
+			for _, f := range list {
+				must(t, fs.Remove(path.Join("/new", f.Name)))
+			}
+			must(t, fs.Remove("/new"))
+			continue
+		}
+		if code != 1 || !strings.Contains(errs, "input/output") {
+			t.Fatalf("call %d: exit %d\n%s%s", n, code, out, errs)
+		}
+		if list, err := fs.List("/new"); err == nil {
+			t.Fatalf("call %d: left: %v", n, list)
 		}
 	}
 }
