@@ -54,8 +54,8 @@ func (a *asides) list() []SetAsideFile {
 	return out
 }
 
-// cause joins the causes, and tells when the first file was set aside.
-func (a *asides) cause() (err error, since time.Time) {
+// cause tells when the first file was set aside, and joins the causes.
+func (a *asides) cause() (since time.Time, err error) {
 	var errs []error
 	for _, f := range a.list() {
 		errs = append(errs, f.Cause)
@@ -63,7 +63,7 @@ func (a *asides) cause() (err error, since time.Time) {
 			since = f.Since
 		}
 	}
-	return errors.Join(errs...), since
+	return since, errors.Join(errs...)
 }
 
 // of is why a file is set aside, nil if it is not.

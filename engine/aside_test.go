@@ -7,20 +7,22 @@ import (
 	"log/slog"
 	"path"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rowandb/rowan/gc"
+	"github.com/rowandb/rowan/io/faultfs"
 	"github.com/rowandb/rowan/levels"
 )
 
 // inThree is a store whose only table has three files below L0, of rows a, m and z, each with two versions.
-func inThree(t *testing.T, lines *logLines) (s *testStore, tb *Table, files []*levels.File) {
+func inThree(t *testing.T, lines *logLines) (s *testStore, files []*levels.File) {
 	s = newStore(t, func(o *Options) {
 		o.Logger = slog.New(slog.NewTextHandler(lines, nil))
 		o.TableFileBytes = 16 << 10
 	})
-	tb = s.table("t", map[string]gc.Rule{"f": {}})
+	tb := s.table("t", map[string]gc.Rule{"f": {}})
 	for _, p := range []string{"a", "m", "z"} {
 		for i := range 20 {
 			s.must(tb.Apply(ctx, fmt.Sprintf("%s%02d", p, i), set("f", "q", 1, noise(fmt.Sprint(p, i)))))
@@ -34,7 +36,7 @@ func inThree(t *testing.T, lines *logLines) (s *testStore, tb *Table, files []*l
 	if len(files) < 3 {
 		t.Fatalf("%d files", len(files))
 	}
-	return s, tb, files
+	return s, files
 }
 
 func (s *testStore) rows(tb *Table, set RowSet, opts ...ReadOption) (string, error) {
@@ -53,7 +55,7 @@ func TestStoreOpensWithoutATableFile(t *testing.T) {
 	for _, harm := range []string{"missing", "short", "empty", "long"} {
 		for _, end := range []string{"rows", "table"} {
 			var lines logLines
-			s, tb, files := inThree(t, &lines)
+			s, files := inThree(t, &lines)
 			bad := files[0]
 			for _, f := range files {
 				if f.Bounds.ContainsRow([]byte("m05")) {
@@ -73,7 +75,7 @@ func TestStoreOpensWithoutATableFile(t *testing.T) {
 				edit(t, s.fs, name, func(b []byte) []byte { return append(b, 0) })
 			}
 			s.open()
-			tb = s.Table("t")
+			tb := s.Table("t")
 			h := s.Health()
 			if h.State != StateDegraded || !errors.Is(h.Cause, ErrDamaged) || !strings.Contains(h.Advice, "btdump repair") || len(h.SetAside) != 1 {
 				t.Fatalf("%s: health %+v", harm, h)
@@ -150,14 +152,14 @@ func TestStoreOpensWithoutATableFile(t *testing.T) {
 func TestDamageMetByReadsSetsTheFileAside(t *testing.T) {
 	for _, meet := range []string{"row", "scan", "reverse", "cells", "increment", "condition"} {
 		var lines logLines
-		s, tb, files := inThree(t, &lines)
+		s, files := inThree(t, &lines)
 		bad := files[len(files)-1]
 		row := string(bad.Bounds.LoRow)
 		s.must(s.Close())
 		name := path.Join("/store", levels.TableName(bad.Num))
 		flip(t, s.fs, name, 100)
 		s.open()
-		tb = s.Table("t")
+		tb := s.Table("t")
 		for i := range 3 {
 			var err error
 			switch meet {
@@ -196,7 +198,7 @@ func TestDamageMetByReadsSetsTheFileAside(t *testing.T) {
 // end because the stop rule and the start rule disagree).
 func TestWritersGoOnOverAFileSetAside(t *testing.T) {
 	var lines logLines
-	s, tb, files := inThree(t, &lines)
+	s, files := inThree(t, &lines)
 	s.must(s.Close())
 	var bad *levels.File
 	for _, f := range files {
@@ -206,7 +208,7 @@ func TestWritersGoOnOverAFileSetAside(t *testing.T) {
 	}
 	s.must(s.fs.Remove(path.Join("/store", levels.TableName(bad.Num))))
 	s.open()
-	tb = s.Table("t")
+	tb := s.Table("t")
 	most, below := 0, int64(0)
 	for round := range 60 {
 		for _, p := range []string{"a", "m", "z"} {
@@ -241,5 +243,42 @@ func TestWritersGoOnOverAFileSetAside(t *testing.T) {
 	}
 	if _, err := tb.ReadRow(ctx, "m05"); !errors.Is(err, ErrDamaged) {
 		t.Fatal(err)
+	}
+}
+
+// A disk that cannot read a file is as good as damage: the compaction that needs it does not stand in the way for ever, the file is
+// set aside, and writers go on.
+func TestFileThatCannotBeReadIsSetAside(t *testing.T) {
+	s, faulty := faultyStore(t)
+	s.must(s.Close())
+	s.opts.Reads, s.opts.CacheBytes = ReadPositional, 1
+	s.open()
+	tb := s.table("t", map[string]gc.Rule{"f": {}})
+	put := func(round int) {
+		for i := range 60 {
+			s.must(tb.Apply(ctx, fmt.Sprintf("r%02d", i), set("f", "q", Timestamp(round+1), noise(fmt.Sprint(i, round))), NoSync))
+		}
+	}
+	put(0)
+	s.must(s.Flush(ctx))
+	s.must(s.Compact(ctx))
+	s.must(s.Close())
+	s.open()
+	tb = s.Table("t")
+	faulty.SetRules(faultfs.FailIf(faultfs.Read, "00000002.sst", syscall.EIO))
+	for round := range 30 {
+		put(round + 1)
+		s.now = s.now.Add(time.Minute)
+	}
+	h := s.Health()
+	if len(h.SetAside) != 1 || !errors.Is(h.SetAside[0].Cause, syscall.EIO) || s.Metrics().Stalls > 0 {
+		t.Errorf("%+v; %d stalls", h, s.Metrics().Stalls)
+	}
+	if _, err := tb.ReadRow(ctx, "r07"); !errors.Is(err, ErrDamaged) || !errors.Is(err, syscall.EIO) {
+		t.Errorf("read: %v", err)
+	}
+	faulty.SetRules()
+	if r, err := tb.ReadRow(ctx, "r07"); err != nil || len(r.Cells) != 31 {
+		t.Errorf("read with the disk back: %d cells, %v", len(r.Cells), err)
 	}
 }

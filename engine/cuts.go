@@ -37,10 +37,10 @@ func (db *DB) cuts(st *state, tree uint64, level int, size int64, plan *levels.P
 		if plan != nil {
 			bounds = plan.Bounds()
 		}
-		below := levels.Below(t, db.pickOptions(st, tree), level, bounds)
-		pieces := int(min(max(size/cutBytes, 2), cutsMax))
-		for i := 0; i < len(below); i += (len(below) + pieces - 1) / pieces {
-			out = append(out, below[i].Bounds.LoRow)
+		rows := levels.CutRows(t, db.pickOptions(st, tree), level, bounds)
+		cuts := int(min(max(size/cutBytes, 1), cutsMax))
+		for i := 0; i < cuts && i < len(rows); i++ { // spread evenly
+			out = append(out, rows[(2*i+1)*len(rows)/(2*min(cuts, len(rows)))])
 		}
 	}
 	slices.SortFunc(out, bytes.Compare)

@@ -145,7 +145,7 @@ func (db *DB) Health() Health {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	failed := x.failed()
-	aside, since := db.aside.cause()
+	since, aside := db.aside.cause()
 	switch {
 	case failed != nil:
 		h.State, h.Since, h.Cause, h.Advice = StateFailed, x.failedAt, failed, adviceFailed

@@ -1,6 +1,7 @@
 package levels
 
 import (
+	"bytes"
 	"slices"
 	"sort"
 
@@ -134,7 +135,7 @@ func pickHungry(t *Tree, o PickOptions, b *Busy, base int) (Plan, bool) {
 	}
 	for l := 0; l < Depth-1; l++ {
 		for _, f := range t.Files[l] {
-			if (l == 0 || f.HasDeletes()) && !b.Held(f.Num) && !b.Filling(t.ID, l, f.Bounds) && len(Below(t, o, l, f.Bounds)) > 2 && o.fits(f.Size) {
+			if (l == 0 || f.HasDeletes()) && !b.Held(f.Num) && !b.Filling(t.ID, l, f.Bounds) && len(CutRows(t, o, l, f.Bounds)) > 1 && o.fits(f.Size) {
 				if p, ok := fit(Plan{Tree: t.ID, Output: l, Inputs: []Input{{l, f}}, Split: true, Why: "split"}, true); ok {
 					return p, true
 				}
@@ -144,13 +145,20 @@ func pickHungry(t *Tree, o PickOptions, b *Busy, base int) (Plan, bool) {
 	return Plan{}, false
 }
 
-// Below is the files that what lies in bounds on a level is merged with next.
-func Below(t *Tree, o PickOptions, level int, bounds cell.Bounds) []*File {
+// CutRows are the rows, ascending, at which what lies in bounds on a level can be cut so that each part is merged with fewer files
+// next: where those begin.
+func CutRows(t *Tree, o PickOptions, level int, bounds cell.Bounds) (rows [][]byte) {
+	next := level + 1
 	if level == 0 {
-		_, base := targets(t, o)
-		return Overlapping(t.Files[base], bounds)
+		_, next = targets(t, o)
 	}
-	return Overlapping(t.Files[level+1], bounds)
+	for _, f := range Overlapping(t.Files[next], bounds) {
+		row := f.Bounds.LoRow
+		if bytes.Compare(row, bounds.LoRow) > 0 && bytes.Compare(row, bounds.HiRow) <= 0 && (len(rows) == 0 || !bytes.Equal(row, rows[len(rows)-1])) {
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 // pickL0 takes the oldest files of L0 down to the base, or, while the base is busy there, merges young ones with each other.

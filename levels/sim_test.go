@@ -22,6 +22,7 @@ type sim struct {
 	next     Num
 	o        PickOptions
 	log      []string
+	cut      func(k int) bool // a new file begins before key k
 }
 
 func key(k int) []byte { return fmt.Appendf(nil, "%04d", k) }
@@ -67,7 +68,7 @@ func (s *sim) files(c map[int]int, first, last uint64) (out []*File) {
 		if !ok {
 			continue
 		}
-		if f == nil || f.Size >= s.o.FileBytes {
+		if f == nil || f.Size >= s.o.FileBytes || s.cut != nil && s.cut(k) {
 			f = &File{Num: s.next, ID: s.next, Bounds: cell.Bounds{LoRow: key(k)}, FirstSeq: first, LastSeq: last}
 			s.contents[f.Num] = map[int]int{}
 			s.next++

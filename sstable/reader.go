@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"unsafe"
 
 	"github.com/rowandb/rowan/block"
@@ -313,6 +314,9 @@ func (r *Reader) readErr(off int64, n int, err error) error {
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return damage.At(damage.New("file", off, "ends before the %d bytes that should be here", n), r.name, 0)
+	}
+	if errors.Is(err, syscall.EIO) { // the disk has lost them; under a mapping it would be a fault
+		return &damage.Error{File: r.name, Part: "file", Offset: off, Detail: fmt.Sprintf("%d bytes cannot be read", n), Cause: err}
 	}
 	return fmt.Errorf("%s: read %d bytes at %d: %w", r.name, n, off, err)
 }
