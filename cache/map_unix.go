@@ -4,6 +4,8 @@ package cache
 
 import "golang.org/x/sys/unix"
 
+const offHeap = true
+
 // mapMemory returns n zero bytes outside the Go heap, so that a large cache does not double the heap between collections.
 func mapMemory(n int) ([]byte, error) {
 	return unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)

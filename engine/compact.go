@@ -327,7 +327,7 @@ func (db *DB) flushAll(ctx context.Context, only *rtable) error {
 		defer st.unref()
 		for id, t := range st.trees {
 			if (only == nil || only.HasTree(id)) && len(t.sealed) > 0 && t.sealed[0].first <= seq {
-				return false, db.health.failedSince(before)
+				return false, diskFull(db.health.failedSince(before))
 			}
 		}
 		return true, nil
@@ -409,7 +409,7 @@ func (db *DB) compactRange(ctx context.Context, tree uint64, s span) error {
 			case errors.Is(err, errTreeGone):
 				return true, nil // nothing is left to do
 			case !errors.Is(err, errOutrun):
-				return true, err
+				return true, diskFull(err)
 			}
 			started = false
 		default:

@@ -20,10 +20,12 @@ type files struct {
 	dir   string
 	mode  ReadMode
 	cache *cache.Cache
-	mu    sync.Mutex // held while a file is opened, so that it is opened once
-	open  int        // guarded by mu
-	mapped,
-	positional int // guarded by mu: how many are read which way
+	mu    sync.Mutex // guards what follows
+	// opening are the files that are being opened, each with a channel that is closed when that is over.
+	opening    map[*levels.File]chan struct{}
+	open       int
+	mapped     int // how many are read which way
+	positional int
 }
 
 func (fs *files) path(num levels.Num) string { return path.Join(fs.dir, levels.TableName(num)) }
@@ -33,11 +35,49 @@ func (fs *files) table(f *levels.File) (*sstable.Reader, error) {
 	if r, ok := f.Slot().Load().(*sstable.Reader); ok {
 		return r, nil
 	}
+	// A file is opened once, and no other waits for it: it may take reads of a slow disk.
 	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if r, ok := f.Slot().Load().(*sstable.Reader); ok {
-		return r, nil
+	for {
+		if r, ok := f.Slot().Load().(*sstable.Reader); ok {
+			fs.mu.Unlock()
+			return r, nil
+		}
+		opened, under := fs.opening[f]
+		if !under {
+			break
+		}
+		fs.mu.Unlock()
+		<-opened
+		fs.mu.Lock()
 	}
+	opened := make(chan struct{})
+	if fs.opening == nil {
+		fs.opening = map[*levels.File]chan struct{}{}
+	}
+	fs.opening[f] = opened
+	fs.mu.Unlock()
+	var r *sstable.Reader
+	defer func() { // also when the file cannot be read under its mapping
+		fs.mu.Lock()
+		defer fs.mu.Unlock()
+		delete(fs.opening, f)
+		close(opened)
+		if r == nil {
+			return
+		}
+		f.Slot().Store(r)
+		fs.open++
+		if r.Mode() == ReadMapped {
+			fs.mapped++
+		} else {
+			fs.positional++
+		}
+	}()
+	r, err := fs.openTable(f)
+	return r, err
+}
+
+func (fs *files) openTable(f *levels.File) (*sstable.Reader, error) {
 	name := fs.path(f.Num)
 	h, err := fs.fs.Open(name, vfs.How{Direct: fs.mode == ReadDirect})
 	if errors.Is(err, iofs.ErrNotExist) {
@@ -50,13 +90,6 @@ func (fs *files) table(f *levels.File) (*sstable.Reader, error) {
 	if err != nil {
 		h.Close()
 		return nil, fmt.Errorf("open table file: %w", err)
-	}
-	f.Slot().Store(r)
-	fs.open++
-	if r.Mode() == ReadMapped {
-		fs.mapped++
-	} else {
-		fs.positional++
 	}
 	return r, nil
 }

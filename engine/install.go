@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/rowandb/rowan/levels"
@@ -38,7 +39,9 @@ func (db *DB) installBy(files []*levels.File, make func(v *levels.Version) (*lev
 	defer db.installMu.Unlock()
 	removeAll := func(err error) error {
 		for _, f := range files {
-			err = errors.Join(err, db.fs.Remove(db.files.path(f.Num)))
+			if e := db.fs.Remove(db.files.path(f.Num)); !errors.Is(e, fs.ErrNotExist) { // its version may have let go of it
+				err = errors.Join(err, e)
+			}
 		}
 		return err
 	}
@@ -66,9 +69,14 @@ func (db *DB) installBy(files []*levels.File, make func(v *levels.Version) (*lev
 	if err != nil {
 		return removeAll(err)
 	}
-	if err := db.manifest.Append(edit); errors.Is(err, levels.ErrTooLarge) || errors.Is(err, levels.ErrNotWritten) {
+	err = db.manifest.Append(edit)
+	if errors.Is(err, levels.ErrNotWritten) && db.space.giveUpNow() {
+		db.logger.Warn("disk full: the manifest is written again without the reserve", "cause", err)
+		err = db.manifest.Append(edit)
+	}
+	if errors.Is(err, levels.ErrTooLarge) || errors.Is(err, levels.ErrNotWritten) {
 		next.Unref() // nothing was written
-		return removeAll(err)
+		return removeAll(diskFull(err))
 	} else if err != nil {
 		err = db.fail("write the manifest", err)
 		next.Unref() // its files stay, see obsolete: the edit may be on disk

@@ -431,12 +431,20 @@ func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recove
 	if err := db.space.open(); err != nil {
 		return err
 	}
-	if db.manifest, err = levels.CreateManifest(db.fs, db.dir, manifestNum, next); err != nil {
-		return err
+	db.manifest, err = levels.CreateManifest(db.fs, db.dir, manifestNum, next)
+	if errors.Is(err, levels.ErrNotWritten) { // outputs that no manifest names may go before
+		db.logger.Warn("disk full: what no manifest names is removed before a new one is made", "cause", err)
+		if err := db.removeStale(slices.DeleteFunc(slices.Clone(stale), func(name string) bool { return path.Ext(name) != ".sst" })); err != nil {
+			return err
+		}
+		db.manifest, err = levels.CreateManifest(db.fs, db.dir, manifestNum, next)
+	}
+	if err != nil {
+		return diskFull(err)
 	}
 	o := db.logOptions(v)
 	if db.log, err = wal.Open(o, rec); err != nil {
-		return err
+		return diskFull(err)
 	}
 	// Only now does nothing depend on the old manifest any more.
 	if err := db.removeStale(stale); err != nil {

@@ -122,6 +122,13 @@ func (s *space) giveUp() bool {
 	return true
 }
 
+// giveUpNow gives the reserve up for something that cannot wait, and reports whether there was one.
+func (s *space) giveUpNow() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.giveUp()
+}
+
 // free is the room in the file system; ok is false where that is not known.
 func (s *space) free() (n int64, ok bool) {
 	n, err := s.db.fs.Free(s.db.dir)
@@ -339,22 +346,25 @@ func (db *DB) makeRoom(ctx context.Context, n int, adds bool) error {
 		keep = db.space.floor
 	}
 	err := db.log.Prepare(ctx, n, keep)
-	if vfs.NoSpace(err) && !adds {
-		db.space.mu.Lock()
-		gave := db.space.giveUp()
-		db.space.mu.Unlock()
-		if gave {
-			err = db.log.Prepare(ctx, n, keep)
-		}
+	if vfs.NoSpace(err) && !adds && db.space.giveUpNow() {
+		err = db.log.Prepare(ctx, n, keep)
 	}
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return err
 	case vfs.NoSpace(err):
 		db.space.look()
-		return fmt.Errorf("%w: %w", ErrDiskFull, err)
+		return diskFull(err)
 	}
 	return db.fail("write the log", err)
+}
+
+// diskFull makes an error that stems from want of space an ErrDiskFull.
+func diskFull(err error) error {
+	if vfs.NoSpace(err) && !errors.Is(err, ErrDiskFull) {
+		return fmt.Errorf("%w: %w", ErrDiskFull, err)
+	}
+	return err
 }
 
 // logFull is told by the log that it could not prepare a slot.

@@ -204,35 +204,59 @@ func (v *Version) applyFiles(e *Edit) error {
 		fresh[id], v.Trees[id] = &t, &t
 		return &t
 	}
+	type place struct {
+		tree  uint64
+		level int
+	}
+	gone := map[place]map[Num]bool{} // all files of a level go, and come, at once: a first edit may have a hundred thousand
 	for _, d := range e.Deleted {
 		t := tree(d.Tree)
 		if t == nil {
 			return fmt.Errorf("edit %d removes file %d from unknown tree %d", e.Num, d.Num, d.Tree)
 		}
-		old := t.Files[d.Level]
-		i := 0
-		for i < len(old) && old[i].Num != d.Num {
-			i++
+		at := place{d.Tree, d.Level}
+		if gone[at] == nil {
+			gone[at] = map[Num]bool{}
 		}
-		if i == len(old) {
+		if gone[at][d.Num] || !slices.ContainsFunc(t.Files[d.Level], func(f *File) bool { return f.Num == d.Num }) {
 			return fmt.Errorf("edit %d removes file %d, which is not in level %d of tree %d", e.Num, d.Num, d.Level, d.Tree)
 		}
-		t.Files[d.Level] = append(append([]*File(nil), old[:i]...), old[i+1:]...)
+		gone[at][d.Num] = true
 	}
+	for at, nums := range gone {
+		t := tree(at.tree)
+		left := make([]*File, 0, len(t.Files[at.level]))
+		for _, f := range t.Files[at.level] {
+			if !nums[f.Num] {
+				left = append(left, f)
+			}
+		}
+		t.Files[at.level] = left
+	}
+	came := map[place][]*File{}
 	for _, a := range e.Added {
-		t := tree(a.Tree)
-		if t == nil {
+		if tree(a.Tree) == nil {
 			return fmt.Errorf("edit %d adds file %d to unknown tree %d", e.Num, a.File.Num, a.Tree)
 		}
 		if a.File.Num >= v.NextFile {
 			v.NextFile = a.File.Num + 1
 		}
-		old := t.Files[a.Level]
-		run := append(append(make([]*File, 0, len(old)+1), old...), a.File)
-		for i := len(run) - 1; i > 0 && before(a.Level, run[i], run[i-1]); i-- {
-			run[i], run[i-1] = run[i-1], run[i]
-		}
-		t.Files[a.Level] = run
+		at := place{a.Tree, a.Level}
+		came[at] = append(came[at], a.File)
+	}
+	for at, files := range came {
+		t := tree(at.tree)
+		run := append(slices.Clone(t.Files[at.level]), files...)
+		slices.SortStableFunc(run, func(x, y *File) int {
+			switch {
+			case before(at.level, x, y):
+				return -1
+			case before(at.level, y, x):
+				return 1
+			}
+			return 0
+		})
+		t.Files[at.level] = run
 	}
 	for _, f := range e.Flushed {
 		t := tree(f.Tree)

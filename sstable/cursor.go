@@ -250,6 +250,14 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 		}
 	}
 	head, body, err := block.Open(stored, block.Seed(r.id, off), part)
+	if err != nil && !inMap {
+		// Once more: what a second read does not show was never on disk, but a bit that turned over on its way.
+		if again, _, e := r.readAt(nil, off, int(n)); e == nil {
+			if head, body, e = block.Open(again, block.Seed(r.id, off), part); e == nil {
+				c.scratch, c.win, err = again, nil, nil
+			}
+		}
+	}
 	if err != nil {
 		return damage.At(err, r.name, off)
 	}

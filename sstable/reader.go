@@ -272,6 +272,13 @@ func (r *Reader) loadPart(part block.Part, p place) ([]byte, error) {
 		return nil, err
 	}
 	raw, err := block.OpenDecoded(b, block.Seed(r.id, p.off), part)
+	if err != nil { // once more, as for a block: the bits may have turned over on their way
+		if b, _, e := r.readAt(nil, p.off, int(p.n)); e == nil {
+			if raw, e := block.OpenDecoded(b, block.Seed(r.id, p.off), part); e == nil {
+				return raw, nil
+			}
+		}
+	}
 	return raw, damage.At(err, r.name, p.off)
 }
 
