@@ -389,3 +389,44 @@ func TestManifestWithoutSpaceTakesNothingDown(t *testing.T) {
 	s.must(err)
 	s.want(got, "r r2 ")
 }
+
+// A volume that is small against the memtables: what is only in the log finds room for its table files all the same, since
+// memtables are flushed before they are full; the volume fills with tables, not with log, and deletes bring it back.
+func TestSmallVolumeWithLargeMemtables(t *testing.T) {
+	d := newSmallDisk(t, 16<<20, 4<<20, func(o *Options) {
+		o.MemtableBytes, o.LogSegmentBytes, o.TableFileBytes, o.LevelBytes = 16<<20, 4<<20, 16<<20, 64<<20
+	})
+	n := d.fill()
+	m := d.Metrics()
+	t.Logf("full after %d rows: %d bytes in tables, %d of log, %d free", n, m.DiskBytes, m.Log.Bytes, d.free())
+	if m.Flushes == 0 || n < 6000 {
+		t.Errorf("%d rows, %d flushes", n, m.Flushes)
+	}
+	if h := d.Health(); h.State != StateReadOnly {
+		t.Fatalf("%+v", h)
+	}
+	d.check()
+	for i, row := range slices.Sorted(maps.Keys(d.want)) {
+		if i%4 != 0 {
+			d.must(d.tb.Apply(ctx, row, mut(func(m *Mutation) { m.DeleteRow() }), NoSync))
+			delete(d.want, row)
+		}
+	}
+	back := false
+	for range 100 {
+		d.now = d.now.Add(time.Minute)
+		if back = d.put("again") == nil; back {
+			break
+		}
+		d.exec.Help()
+	}
+	if h := d.Health(); !back || h.State != StateOK {
+		m := d.Metrics()
+		t.Errorf("back: %v, %+v; %d bytes in tables, %d of log, %d free", back, h, m.DiskBytes, m.Log.Bytes, d.free())
+	}
+	d.check()
+	d.must(d.Close())
+	d.open()
+	d.tb = d.Table("t")
+	d.check()
+}
