@@ -303,6 +303,7 @@ func TestCheckpointsUnderLoadHoldAPrefix(t *testing.T) {
 	var acked [writers]atomic.Int64
 	var stop atomic.Bool
 	var wg sync.WaitGroup
+	defer func() { stop.Store(true); wg.Wait() }()
 	for w := range writers {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(w), 1))

@@ -22,6 +22,7 @@ import (
 	"github.com/rowandb/rowan/engine/internal/memtable"
 	"github.com/rowandb/rowan/engine/internal/wal"
 	"github.com/rowandb/rowan/internal/damage"
+	"github.com/rowandb/rowan/internal/inspect"
 	"github.com/rowandb/rowan/io/record"
 	"github.com/rowandb/rowan/io/vfs"
 	"github.com/rowandb/rowan/levels"
@@ -306,6 +307,9 @@ func (db *DB) recover(v *levels.Version, fresh bool) (wal.Recovered, error) {
 		if !rec.Any && (v.OpenCount > 1 || v.LastTable > 0) {
 			return rec, &damage.Error{File: db.dir, Part: "log", Offset: -1, Detail: "no slot-*.log is there"}
 		}
+		if err := inspect.LogReaches(max(rec.LastSeq, rec.DurableSeq), v); rec.Any && err != nil {
+			return rec, damage.At(err, db.dir, 0)
+		}
 	}
 	for _, t := range db.states.cur.Load().tables {
 		for i := range t.groups {
@@ -533,6 +537,9 @@ func (db *DB) sealManifest() error {
 	}
 	v := db.states.cur.Load().version
 	e := &levels.Edit{Num: v.EditNum + 1, EngineTime: db.clock.collected(), Stamp: db.stamp.Load()}
+	if db.log != nil {
+		e.Logged = db.log.Durable()
+	}
 	err := db.manifest.Append(e)
 	if errors.Is(err, levels.ErrNotWritten) {
 		db.logger.Warn("no space to end the manifest; everything in it counts all the same", "cause", err)

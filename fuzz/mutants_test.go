@@ -3,19 +3,19 @@ package fuzz
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"flag"
-	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rowandb/rowan/internal/planted"
 )
 
-// mutant is one wrong store: old is replaced by new in file, where it stands exactly once.
+// mutant is one wrong store, see planted.Bug.
 type mutant struct{ name, file, old, new string }
+
+func (m mutant) bug() planted.Bug { return planted.Bug{Name: m.name, File: m.file, Old: m.old, New: m.new} }
 
 // mutants must all be found by a short run of the oracle. They are the mistakes that such a store is likely to make.
 var mutants = []mutant{
@@ -68,55 +68,25 @@ const root = ".."
 
 func TestMutantsAreWhereTheyWere(t *testing.T) {
 	for _, m := range mutants {
-		if _, err := m.source(); err != nil {
+		if _, err := m.bug().Source(root); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// source is the mutant's file as it should be compiled.
-func (m mutant) source() ([]byte, error) {
-	p, err := os.ReadFile(filepath.Join(root, m.file))
-	if err != nil {
-		return nil, err
-	}
-	if n := bytes.Count(p, []byte(m.old)); n != 1 {
-		return nil, fmt.Errorf("%s: the text to replace is found %d times in %s: %s", m.name, n, m.file, m.old)
-	}
-	return bytes.Replace(p, []byte(m.old), []byte(m.new), 1), nil
-}
-
 func TestMutantsDie(t *testing.T) {
 	for _, m := range mutants {
 		if mutantsRun && !testing.Short() && strings.Contains(m.name, *mutantFlag) {
-			t.Run(m.name, func(t *testing.T) { m.run(t) })
+			t.Run(m.name, func(t *testing.T) { die(t, m.bug()) })
 		}
 	}
 }
 
-// run builds the oracle with the mutant and lets it look for a difference.
-func (m mutant) run(t *testing.T) {
-	src, err := m.source()
+// die builds the oracle with the mutant and lets it look for a difference.
+func die(t *testing.T, m planted.Bug) {
+	bin, err := m.Build(root, "fuzz", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	file, err := filepath.Abs(filepath.Join(root, m.file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: filepath.Join(dir, "mutant.go")}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, p := range map[string][]byte{"mutant.go": src, "overlay.json": overlay} {
-		if err := os.WriteFile(filepath.Join(dir, name), p, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	bin := filepath.Join(dir, "oracle.test")
-	if out, err := exec.Command("go", "test", "-c", "-overlay", filepath.Join(dir, "overlay.json"), "-o", bin, ".").CombinedOutput(); err != nil {
-		t.Fatalf("the mutant does not build: %v\n%s", err, out)
 	}
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
@@ -127,16 +97,6 @@ func (m mutant) run(t *testing.T) {
 	case !bytes.Contains(out, []byte("--- FAIL: Test")):
 		t.Errorf("the oracle did not run: %v\n%s", err, out)
 	default:
-		t.Log(firstLine(out))
+		t.Log(planted.FirstLine(out))
 	}
-}
-
-// firstLine is the first complaint in a test's output.
-func firstLine(out []byte) string {
-	for _, l := range strings.Split(string(out), "\n") {
-		if strings.Contains(l, "_test.go:") {
-			return strings.TrimSpace(l)
-		}
-	}
-	return string(out)
 }

@@ -30,6 +30,7 @@ type Edit struct {
 	Stamp      int64
 	OpenCount  uint64
 	StoreID    uint64
+	Logged     uint64 // the log was closed, durable through this sequence
 	// CheckpointOf says that this directory is a checkpoint of the store with this identity, which is StoreID too: whoever opens
 	// it for writing draws a new one first.
 	CheckpointOf uint64
@@ -88,6 +89,7 @@ const (
 	tagCollected  = 16
 	tagLowered    = 17
 	tagCheckpoint = 18
+	tagLogged     = 19
 )
 
 // Append appends the edit's bytes: fields of <uvarint tag> <uvarint n> <nB payload>, the number first.
@@ -114,6 +116,7 @@ func (e *Edit) Append(dst []byte) []byte {
 	number(tagLastTree, e.LastTree)
 	number(tagLogStart, e.LogStart)
 	number(tagLastSeq, e.LastSeq)
+	number(tagLogged, e.Logged)
 	number(tagEngineTime, uint64(e.EngineTime))
 	number(tagStamp, uint64(e.Stamp))
 	for _, id := range e.DropTables {
@@ -185,6 +188,8 @@ func DecodeEdit(b []byte) (*Edit, error) {
 			e.LogStart = f.uvarint("log start")
 		case tagLastSeq:
 			e.LastSeq = f.uvarint("last sequence")
+		case tagLogged:
+			e.Logged = f.uvarint("logged sequence")
 		case tagEngineTime:
 			e.EngineTime = f.time("engine time")
 		case tagStamp:

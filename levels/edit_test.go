@@ -13,7 +13,7 @@ import (
 
 func sampleEdit() *Edit {
 	return &Edit{
-		Num: 7, StoreID: 77, CheckpointOf: 77, NextFile: 10, LastSeq: 300,
+		Num: 7, StoreID: 77, CheckpointOf: 77, NextFile: 10, LastSeq: 300, Logged: 290,
 		PutTables: []*Table{{
 			ID: 1, Name: "t", HighestLife: 1, Groups: []Group{{Tree: 1}}, Families: []Family{{Name: "f", Life: 1, Rule: gc.MaxVersionsPolicy(2)}},
 			LastChange: 2, Changes: []Change{

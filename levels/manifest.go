@@ -201,7 +201,7 @@ func (v *Version) Snapshot() *Edit {
 	e := &Edit{
 		Num: max(v.EditNum, 1), NextFile: v.NextFile, LastTable: v.LastTable, LastTree: v.LastTree, LogStart: v.LogStart,
 		LastSeq: v.LastSeq, EngineTime: v.EngineTime, Stamp: v.Stamp, OpenCount: v.OpenCount, StoreID: v.StoreID,
-		CheckpointOf: v.CheckpointOf,
+		CheckpointOf: v.CheckpointOf, Logged: v.Logged,
 	}
 	if v.LoweredAt > 0 {
 		e.Lowered = &Lowered{Time: v.EngineTime, Seq: v.LoweredAt}

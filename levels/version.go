@@ -42,6 +42,8 @@ type Version struct {
 	Stamp      int64  // highest ServerTime stamp, microseconds
 	OpenCount  uint64 // times the store was opened for writing
 	StoreID    uint64
+	// Logged is the sequence through which the log was durable when it was last closed: one that ends before was cut off.
+	Logged uint64
 	// CheckpointOf is StoreID in a checkpoint that was not opened for writing since it was made, and 0 otherwise.
 	CheckpointOf uint64
 	EditNum      uint64 // number of the last edit
@@ -135,10 +137,10 @@ func (v *Version) Apply(e *Edit) (*Version, error) {
 		Schema: v.Schema, Trees: make(map[uint64]*Tree, len(v.Trees)), NextFile: max(v.NextFile, e.NextFile),
 		LastTable: v.LastTable, LastTree: v.LastTree, LogStart: max(v.LogStart, e.LogStart), LastSeq: max(v.LastSeq, e.LastSeq),
 		EngineTime: max(v.EngineTime, e.EngineTime), Stamp: max(v.Stamp, e.Stamp), OpenCount: max(v.OpenCount, e.OpenCount),
-		StoreID: v.StoreID, CheckpointOf: max(v.CheckpointOf, e.CheckpointOf), EditNum: e.Num, obsolete: v.obsolete,
+		StoreID: v.StoreID, CheckpointOf: max(v.CheckpointOf, e.CheckpointOf), Logged: max(v.Logged, e.Logged), EditNum: e.Num, obsolete: v.obsolete,
 	}
 	if e.StoreID != 0 && e.StoreID != v.StoreID {
-		n.StoreID, n.CheckpointOf = e.StoreID, e.CheckpointOf // a new identity is a store of its own
+		n.StoreID, n.CheckpointOf, n.Logged = e.StoreID, e.CheckpointOf, e.Logged // a store of its own, with a log of its own
 	}
 	if n.CheckpointOf != 0 && n.CheckpointOf != n.StoreID {
 		return nil, fmt.Errorf("edit %d makes store %016x a checkpoint of store %016x", e.Num, n.StoreID, n.CheckpointOf)

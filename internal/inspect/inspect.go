@@ -213,6 +213,15 @@ func (s *Store) verifyLog(ctx context.Context, r *Report) error {
 	}, &r.LogIgnored)
 }
 
+// LogReaches returns a damage error if the log ends, with what its records and headers tell, before the sequence through which it
+// was durable when it was closed: it was cut off, or is an older one.
+func LogReaches(seq uint64, v *levels.Version) error {
+	if seq >= v.Logged {
+		return nil
+	}
+	return damage.New("log", -1, "ends at sequence %d, the manifest says that it was closed at %d", seq, v.Logged)
+}
+
 // Records calls fn for each record of the log that recovery would replay.
 func (s *Store) Records(ctx context.Context, fn func(rec []byte) error, ignored *int64) error {
 	found, err := record.FindSlots(s.FS, s.Dir, s.Version.StoreID)
@@ -241,12 +250,17 @@ func (s *Store) Records(ctx context.Context, fn func(rec []byte) error, ignored 
 		return &damage.Error{File: s.Dir, Part: "log", Offset: -1, Detail: "no slot-*.log is there"}
 	}
 	rd := record.NewReader(s.Version.StoreID, chain, orphans)
+	last := uint64(0)
 	for {
-		rec, _, err := rd.Next()
+		rec, seq, err := rd.Next()
 		if errors.Is(err, io.EOF) {
 			*ignored = rd.Ignored()
-			return nil
+			if len(chain) == 0 {
+				return nil
+			}
+			return damage.At(LogReaches(max(last, rd.State().DurableSeq), s.Version), s.Dir, 0)
 		}
+		last = max(last, seq)
 		if err == nil {
 			err = ctx.Err()
 		}

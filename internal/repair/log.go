@@ -11,6 +11,7 @@ import (
 
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/internal/damage"
+	"github.com/rowandb/rowan/internal/inspect"
 	"github.com/rowandb/rowan/io/record"
 	"github.com/rowandb/rowan/io/vfs"
 )
@@ -33,6 +34,7 @@ func (j *job) log(ctx context.Context) error {
 		return err
 	}
 	var slots, orphans []record.Slot
+	var cut error // of a slot
 	total, durable := int64(0), uint64(0)
 	for _, f := range found {
 		durable = max(durable, durableIn(f, v.StoreID))
@@ -40,6 +42,10 @@ func (j *job) log(ctx context.Context) error {
 		case !f.Begun:
 			orphans = append(orphans, f.Slot)
 		case f.First.Slot >= v.LogStart:
+			if in := f.Size % record.BlockSize; in != 0 {
+				cut = damage.At(damage.New("log", f.Size, "slot %d ends inside a block", f.First.Slot), f.Name, 0)
+				f.Slot.Size -= in
+			}
 			slots = append(slots, f.Slot)
 			total += f.Size
 		}
@@ -65,6 +71,12 @@ func (j *job) log(ctx context.Context) error {
 				err = j.check(rec)
 			}
 			if errors.Is(err, io.EOF) {
+				if bad == nil {
+					bad = cut
+				}
+				if bad == nil {
+					bad = inspect.LogReaches(max(w.last, rd.State().DurableSeq), v)
+				}
 				break
 			}
 			if err != nil {

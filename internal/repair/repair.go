@@ -168,6 +168,7 @@ func (j *job) begin() error {
 func (j *job) manifest() error {
 	e := j.s.Version.Snapshot()
 	e.Added, e.StoreID, e.CheckpointOf, e.LogStart, e.NextFile = j.added, j.id, 0, j.logStart, j.next
+	e.Logged = 0 // the new log ends where the old one's damage begins, and goes on above the old one's sequences
 	empty := levels.NewVersion(nil)
 	defer empty.Unref()
 	v, err := empty.Apply(e)

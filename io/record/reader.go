@@ -43,6 +43,9 @@ func Chain(slots []Slot, from uint64) (chain []Slot, err error) {
 	limit := int64(-1)
 	for i := len(slots) - 1; ; {
 		s := slots[i]
+		if s.Size%BlockSize != 0 { // it has its size before it is first used
+			return nil, damage.At(damage.New("log", s.Size, "slot %d ends inside a block", s.First.Slot), s.Name, 0)
+		}
 		s.limit = limit
 		chain = append(chain, s)
 		limit = -1

@@ -79,9 +79,10 @@ func (r *Recovered) Pin() *Pin {
 func (r *Recovered) Files() []int { return r.names }
 
 // Renewed is what a log of another identity goes on from: sequences and slot numbers ascend, names in use stay so, and none of
-// the old slots counts.
+// the old slots counts. Its end lies before the new log's first slot, so that the first header there tells the sequence.
 func (r *Recovered) Renewed() Recovered {
 	return Recovered{
+		End:     record.Pos{Slot: r.maxSlot, Off: record.BlockSize},
 		LastSeq: r.through(), EngineTime: r.EngineTime, Stamp: r.Stamp, OpenCount: r.OpenCount, names: r.names, maxSlot: r.maxSlot,
 	}
 }
