@@ -10,11 +10,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rowandb/rowan/engine/internal/executor"
 	"github.com/rowandb/rowan/gc"
+	"github.com/rowandb/rowan/io/faultfs"
 	"github.com/rowandb/rowan/io/vfs"
 )
 
@@ -343,4 +345,88 @@ func TestDeletesAndDropsAreAcceptedOnAFullDisk(t *testing.T) {
 			t.Errorf("call %d: %v", i, err)
 		}
 	}
+}
+
+// A manifest that finds no space takes nothing down: the change is refused, with nothing of it written, flushes wait, and both go
+// on when there is space.
+func TestManifestWithoutSpaceTakesNothingDown(t *testing.T) {
+	s, faulty := faultyStore(t)
+	tb := s.table("t", map[string]gc.Rule{"f": {}})
+	s.must(tb.Apply(ctx, "r", set("f", "q", 1, "v")))
+	faulty.SetRules(faultfs.FailIf(faultfs.Preallocate, "manifest-", syscall.ENOSPC))
+	made := 0
+	var err error
+	for ; err == nil && made < 5000; made++ {
+		_, err = s.CreateTable(ctx, fmt.Sprintf("%0200d", made), TableSpec{Families: map[string]FamilySpec{"f": {}}})
+	}
+	made--
+	if !errors.Is(err, ErrDiskFull) || errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrFailed) {
+		t.Fatalf("after %d tables: %v", made, err)
+	}
+	for i := 0; err == nil || i < 2; i++ { // an edit that is smaller may still fit
+		s.must(tb.Apply(ctx, "r", set("f", "q", Timestamp(i+2), "v")))
+		if err = s.Flush(ctx); err != nil && (!errors.Is(err, ErrDiskFull) || errors.Is(err, ErrFailed)) {
+			t.Fatalf("flush: %v", err)
+		}
+		s.now = s.now.Add(time.Minute)
+	}
+	if h := s.Health(); h.State != StateReadOnly {
+		t.Fatalf("%+v", h)
+	}
+	faulty.SetRules()
+	s.now = s.now.Add(time.Minute)
+	s.must(s.Flush(ctx))
+	s.must(tb.Apply(ctx, "r2", set("f", "q", 1, "v")))
+	if h := s.Health(); h.State != StateOK {
+		t.Fatalf("%+v", h)
+	}
+	s.reopen()
+	names, err := s.Tables(ctx)
+	if err != nil || len(names) != made+1 {
+		t.Fatalf("%d tables of %d, %v", len(names), made+1, err)
+	}
+	got, err := s.rows(s.Table("t"), AllRows())
+	s.must(err)
+	s.want(got, "r r2 ")
+}
+
+// A volume that is small against the memtables: what is only in the log finds room for its table files all the same, since
+// memtables are flushed before they are full; the volume fills with tables, not with log, and deletes bring it back.
+func TestSmallVolumeWithLargeMemtables(t *testing.T) {
+	d := newSmallDisk(t, 16<<20, 4<<20, func(o *Options) {
+		o.MemtableBytes, o.LogSegmentBytes, o.TableFileBytes, o.LevelBytes = 16<<20, 4<<20, 16<<20, 64<<20
+	})
+	n := d.fill()
+	m := d.Metrics()
+	t.Logf("full after %d rows: %d bytes in tables, %d of log, %d free", n, m.DiskBytes, m.Log.Bytes, d.free())
+	if m.Flushes == 0 || n < 6000 {
+		t.Errorf("%d rows, %d flushes", n, m.Flushes)
+	}
+	if h := d.Health(); h.State != StateReadOnly {
+		t.Fatalf("%+v", h)
+	}
+	d.check()
+	for i, row := range slices.Sorted(maps.Keys(d.want)) {
+		if i%4 != 0 {
+			d.must(d.tb.Apply(ctx, row, mut(func(m *Mutation) { m.DeleteRow() }), NoSync))
+			delete(d.want, row)
+		}
+	}
+	back := false
+	for range 100 {
+		d.now = d.now.Add(time.Minute)
+		if back = d.put("again") == nil; back {
+			break
+		}
+		d.exec.Help()
+	}
+	if h := d.Health(); !back || h.State != StateOK {
+		m := d.Metrics()
+		t.Errorf("back: %v, %+v; %d bytes in tables, %d of log, %d free", back, h, m.DiskBytes, m.Log.Bytes, d.free())
+	}
+	d.check()
+	d.must(d.Close())
+	d.open()
+	d.tb = d.Table("t")
+	d.check()
 }

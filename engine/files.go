@@ -25,6 +25,7 @@ type files struct {
 	opening    map[*levels.File]chan struct{}
 	open       int
 	mapped     int // how many are read which way
+	mappedSize int64
 	positional int
 }
 
@@ -69,6 +70,7 @@ func (fs *files) table(f *levels.File) (*sstable.Reader, error) {
 		fs.open++
 		if r.Mode() == ReadMapped {
 			fs.mapped++
+			fs.mappedSize += r.Size()
 		} else {
 			fs.positional++
 		}
@@ -104,6 +106,7 @@ func (fs *files) close(f *levels.File) error {
 	fs.open--
 	if r.Mode() == ReadMapped {
 		fs.mapped--
+		fs.mappedSize -= r.Size()
 	} else {
 		fs.positional--
 	}

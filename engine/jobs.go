@@ -258,6 +258,14 @@ func (j *jobs) pick(st *state) (levels.Plan, bool) {
 	if found || j.running > 0 {
 		return best, found
 	}
+	if j.db.space.low.Load() {
+		// Nothing fits as it is. What is merged now has deletes, so that less comes out than goes in; that it fails for want of
+		// space after all does no harm.
+		if best, found = j.pickWithin(st, 2*max(room, 1), nil); found {
+			j.db.space.wants(least)
+			return best, true
+		}
+	}
 	j.db.space.wants(least)
 	return best, false
 }

@@ -65,6 +65,7 @@ type Metrics struct {
 	TablesDirect    bool // the last table file was written with direct I/O
 	MappedFiles     int  // open table files by read mode
 	PositionalFiles int
+	MappedBytes     int64 // of the mapped ones; the system keeps in memory as much of them as it likes, and counts it against limits
 	MemtableBytes   int64 // active and sealed
 	SealedMemtables int
 	CacheBytes      int64
@@ -128,7 +129,7 @@ func (db *DB) Metrics() Metrics {
 		db.logMetrics(&m)
 	}
 	db.files.mu.Lock()
-	m.MappedFiles, m.PositionalFiles = db.files.mapped, db.files.positional
+	m.MappedFiles, m.PositionalFiles, m.MappedBytes = db.files.mapped, db.files.positional, db.files.mappedSize
 	db.files.mu.Unlock()
 	cs := db.blocks.Stats()
 	m.CacheBytes, m.CacheHits, m.CacheMisses = cs.Used, cs.Hits, cs.Misses

@@ -271,7 +271,7 @@ func (db *DB) logOptions(v *levels.Version) wal.Options {
 	return wal.Options{
 		FS: db.fs, Dir: db.dir, SlotSize: db.opts.LogSegmentBytes, OpenCount: v.OpenCount + 1, StoreID: v.StoreID,
 		NoDirect: db.opts.Buffered, Now: db.opts.Clock, Logger: db.logger, Manual: db.inline(), KeepFree: db.space.floor,
-		OnIOError: func(err error) { db.fail("write the log", err) }, OnNoSpace: db.logFull,
+		OnIOError: func(err error) { db.fail("write the log", err) }, OnNoSpace: db.space.short, OnSlot: db.logGrew,
 	}
 }
 

@@ -196,11 +196,16 @@ func (s *space) schedule() {
 	})
 }
 
-// full notes that a piece of work failed for want of space.
+// full notes that a flush or compaction failed for want of space.
 func (s *space) full(err error) {
+	s.giveUpNow()
+	s.short(err)
+}
+
+// short notes that there is no space for something, which may be the floor's doing.
+func (s *space) short(err error) {
 	s.mu.Lock()
 	s.starved = err
-	s.giveUp()
 	s.judge(0, false)
 	s.mu.Unlock()
 	s.db.jobs.wake() // who waits for work that cannot be done now
@@ -353,8 +358,7 @@ func (db *DB) makeRoom(ctx context.Context, n int, adds bool) error {
 	case err == nil || ctx.Err() != nil:
 		return err
 	case vfs.NoSpace(err):
-		db.space.look()
-		return diskFull(err)
+		return diskFull(err) // space has been told
 	}
 	return db.fail("write the log", err)
 }
@@ -367,9 +371,33 @@ func diskFull(err error) error {
 	return err
 }
 
-// logFull is told by the log that it could not prepare a slot.
-func (db *DB) logFull(error) {
-	db.space.look()
+// logGrew is told by the log that it made a slot. What is only in the log must find room for its table files beside it: when there
+// would be less, memtables are flushed before they are full, and the log is recycled instead of growing.
+func (db *DB) logGrew() {
+	free, ok := db.space.free()
+	if !ok || db.log == nil {
+		return
+	}
+	db.placeMu.Lock()
+	var trees []uint64
+	unflushed := int64(0)
+	for id, t := range db.states.cur.Load().trees {
+		for _, m := range t.sealed {
+			unflushed += m.size.Load()
+		}
+		if t.active.first != 0 {
+			unflushed += t.active.size.Load()
+			trees = append(trees, id)
+		}
+	}
+	if free-max(db.space.floor, 0) >= unflushed {
+		trees = nil
+	}
+	db.seal(trees...)
+	db.placeMu.Unlock()
+	if len(trees) > 0 {
+		db.jobs.kick()
+	}
 }
 
 // anySealed reports whether a memtable waits to be flushed.

@@ -33,7 +33,7 @@ func (l *Log) restOfBlock() int64 { return l.b.Left() % record.BlockSize }
 // need is the room that a record takes.
 func need(n int) int64 { return int64(n) + record.FrameSize }
 
-// Tight says whether space is short: then the next Release leaves one spare slot only.
+// Tight says whether space is short: then slots are made small, and the next Release leaves one spare slot only.
 func (l *Log) Tight(short bool) { l.tight.Store(short) }
 
 // ahead has the next slot prepared in the background when half of the current one is promised. mu is held.
@@ -67,6 +67,9 @@ func (l *Log) prepared(sf slotFile, err error) {
 	close(l.made)
 	l.made = nil
 	l.mu.Unlock()
+	if err == nil && l.o.OnSlot != nil {
+		l.o.OnSlot()
+	}
 	if err != nil && vfs.NoSpace(err) && l.o.OnNoSpace != nil {
 		l.o.OnNoSpace(err)
 	}

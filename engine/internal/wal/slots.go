@@ -175,6 +175,9 @@ func (l *Log) create(least, keep int64) (slotFile, error) {
 	}
 	l.names[file] = true
 	l.mu.Unlock()
+	if l.tight.Load() { // what is written now frees space, and needs it elsewhere
+		size = min(size, slotSizeSmall)
+	}
 	size, err := l.shrunk(size, least, keep)
 	for err == nil {
 		if err = l.createFile(l.path(file), size); err == nil {
@@ -273,14 +276,14 @@ func (l *Log) ReleaseFrom(seq, start uint64) error {
 	l.recorded = max(l.recorded, start)
 	keep := l.pinned(min(l.startFor(l.released), l.recorded))
 	var remove []slotFile
-	spares := spareMax
+	spares, most := spareMax, l.o.SlotSize
 	if l.tight.Load() {
-		spares = 1
+		spares, most = 1, slotSizeSmall
 	}
 	for len(l.slots) > 1 && l.slots[0].num < keep {
 		sf := l.slots[0].slotFile
 		sf.used = true
-		if sf.size >= l.size && len(l.free) < spares {
+		if sf.size >= l.size && sf.size <= most && len(l.free) < spares {
 			l.addSpare(sf)
 		} else {
 			remove = append(remove, sf)
@@ -290,7 +293,7 @@ func (l *Log) ReleaseFrom(seq, start uint64) error {
 	// Spares that the log has outgrown, and those beyond a few, which an opening may have found.
 	for i := 0; i < len(l.free); {
 		// Not those whose room was promised.
-		if sf := l.free[i]; (sf.size < l.size || i >= spares) && l.room-roomIn(sf.size) >= l.wanted {
+		if sf := l.free[i]; (sf.size < l.size && sf.size < most || sf.size > most || i >= spares) && l.room-roomIn(sf.size) >= l.wanted {
 			l.room -= roomIn(sf.size)
 			remove = append(remove, sf)
 			l.free = slices.Delete(l.free, i, i+1)

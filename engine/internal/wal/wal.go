@@ -60,6 +60,8 @@ type Options struct {
 	KeepFree int64
 	// OnNoSpace is called, without locks held, when a slot could not be prepared for want of space. May be nil.
 	OnNoSpace func(error)
+	// OnSlot is called likewise when a slot was made. May be nil.
+	OnSlot func()
 
 	NoSyncDelay time.Duration // longest wait of a record that nobody waits for; 0 = 10 ms
 	NoSyncBytes int           // queued bytes that are written at once; 0 = 256 KiB
