@@ -222,6 +222,9 @@ func (db *DB) backpressure(ctx context.Context) error {
 		return err
 	}
 	if err := db.log.Throttle(ctx); err != nil {
+		if failed := db.log.Err(); failed != nil { // the log tells of its failure before the store knows of it
+			return db.fail("write the log", failed)
+		}
 		return err
 	}
 	if db.jobs.pressure.Load() == 0 {

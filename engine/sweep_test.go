@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -338,6 +339,7 @@ type scenario struct {
 	image *vfs.Mem // nil: empty
 	from  bounds
 	seed  uint64
+	disk  vfs.MemOptions // of an empty one
 }
 
 // scenarios are the life of a store, and what comes after a power cut in the middle of it.
@@ -348,11 +350,15 @@ func (w *sweepWant) scenarios(t *testing.T) []scenario {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []scenario{{name: "life", seed: 1}, {name: "recovery", image: w.image, from: bounds{n, n, 5, 5}, seed: 2}}
+	return []scenario{
+		{name: "life", seed: 1},
+		{name: "recovery", image: w.image, from: bounds{n, n, 5, 5}, seed: 2},
+		{name: "life without direct I/O and maps", seed: 3, disk: vfs.MemOptions{NoDirect: true, NoMap: true}},
+	}
 }
 
 func (sc *scenario) begin(o faultfs.Options) *sweep {
-	mem := vfs.NewMem()
+	mem := vfs.NewMem(sc.disk)
 	if sc.image != nil {
 		mem = sc.image.CrashClone(1, 1)
 	}
@@ -484,10 +490,25 @@ var faults = []struct {
 	{"EIO", func(n int) bool { return n%2 == 0 }, func(n int) faultfs.Rule { return faultfs.FailAt(n, syscall.EIO) }, syscall.EIO},
 	{"ENOSPC", func(n int) bool { return n%6 == 1 }, func(n int) faultfs.Rule { return faultfs.FailAt(n, syscall.ENOSPC) }, syscall.ENOSPC},
 	{"short write", func(n int) bool { return n%6 == 3 }, func(n int) faultfs.Rule { return faultfs.FailAt(n, faultfs.ErrShort) }, faultfs.ErrShort},
+	{"EINTR", func(n int) bool { return n%6 == 2 }, func(n int) faultfs.Rule { return faultfs.FailAt(n, syscall.EINTR) }, syscall.EINTR},
+	{"done, but failed", func(n int) bool { return n%6 == 4 }, func(n int) faultfs.Rule { return faultfs.FailAt(n, faultfs.ErrDone) }, faultfs.ErrDone},
+	{"sync lost data", func(n int) bool { return n%6 == 0 }, syncLost, faultfs.ErrLost},
 	{lasting, func(n int) bool { return n%6 == 5 }, func(n int) faultfs.Rule { return faultfs.FailFrom(n, syscall.EIO) }, syscall.EIO},
 }
 
 const lasting = "EIO from then on"
+
+// syncLost fails the first sync of a file from call n on, and what should have been written is gone (the kernel takes the pages for
+// clean: cockroachdb/pebble #1159, cberner/redb #450, wiredtiger/wiredtiger #4072).
+func syncLost(n int) faultfs.Rule {
+	var fired atomic.Bool
+	return func(o faultfs.Op) error {
+		if o.N >= n && o.Kind == faultfs.Sync && !fired.Swap(true) {
+			return faultfs.ErrLost
+		}
+		return nil
+	}
+}
 
 // Every mutating call fails once, in every way. The failure is told; nothing that was acknowledged is lost; the store opens
 // again on what is left and holds whole batches, in order, the same in every table.
@@ -523,6 +544,19 @@ func TestFailureOfEveryCall(t *testing.T) {
 	}
 }
 
+// A file system that does not remove or replace files that are open or mapped is no obstacle, and nothing is left behind.
+func TestStoreWhereOpenFilesCannotBeRemoved(t *testing.T) {
+	t.Parallel()
+	s := newSweep(vfs.NewMem(vfs.MemOptions{HoldOpen: true}), 1, faultfs.Options{})
+	s.life()
+	if len(s.errs)+len(s.warnings)+len(s.unhealthy) > 0 {
+		t.Fatal(s.errs, s.warnings, s.unhealthy)
+	}
+	if err := intact(s.mem); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func nthCall(fs *faultfs.FS, n int) string {
 	for _, o := range fs.Calls() {
 		if o.N == n {
@@ -555,6 +589,7 @@ func (w *sweepWant) afterFault(s *sweep, n int, want error, lasting bool) error 
 	if !told {
 		switch kind, _, _ := strings.Cut(call, " "); {
 		case kind == "preallocate" && (want != syscall.ENOSPC || strings.Contains(call, "manifest-")): // reserving, or reserving ahead, is an offer
+		case kind == "remove" && errors.Is(want, faultfs.ErrDone): // it is removed, or was not there
 		case kind == "remove" && len(s.warnings) > 0: // nothing is lost; the next open removes it
 		default:
 			return errors.New("the failure was not told")

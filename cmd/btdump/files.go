@@ -19,6 +19,12 @@ func files(_ context.Context, t *tool, args []string) error {
 	v := s.Version
 	fmt.Fprintf(t.out, "store %016x, opened %d times for writing; manifest %d, edit %d; log from slot %d; engine time %d\n",
 		v.StoreID, v.OpenCount, s.Num, v.EditNum, v.LogStart, v.EngineTime)
+	if v.CheckpointOf != 0 {
+		fmt.Fprintln(t.out, "it is a checkpoint: the first opening for writing makes it a store of its own")
+	}
+	for _, err := range s.Bad {
+		fmt.Fprintf(t.out, "one copy of the manifest: %v\n", err)
+	}
 	listed := s.Tables()
 	for _, table := range v.Schema.Tables() {
 		fmt.Fprintf(t.out, "table %q, id %d\n", table.Name, table.ID)

@@ -84,6 +84,19 @@ func TestDumpOfAStoreInUseAndClosed(t *testing.T) {
 			}
 		}
 	}
+	db, err := engine.Open("/s", engine.Options{FS: fs})
+	if err == nil {
+		_, err = db.Checkpoint(ctx, "/c")
+	}
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := dump(fs, "files", "/c"); code != 0 || !strings.Contains(out, "it is a checkpoint") {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
 	if _, out, _ := dump(fs, "cells", "/s", "people", "p007"); strings.Contains(out, "p008") {
 		t.Error("the row prefix is not obeyed")
 	}

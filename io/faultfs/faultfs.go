@@ -74,8 +74,18 @@ func (o Op) String() string {
 	return s
 }
 
-// ErrShort, given by a rule for a write, lets half of the bytes through and then fails with io.ErrShortWrite.
-var ErrShort = errors.New("short write")
+// Errors that a rule gives for a special kind of failure. Errors that wrap one work as well.
+var (
+	// ErrShort lets half of the bytes of a write through and then fails with io.ErrShortWrite.
+	ErrShort = errors.New("short write")
+	// ErrDone: the call does its work and fails all the same, as when the answer of a disk is lost.
+	ErrDone = errors.New("failed after it was done")
+	// ErrLost, of a file's sync: what was not durable passes for clean from then on. It is read as before, the next sync
+	// succeeds and proves nothing, and a power cut loses it. Of other calls it is an error like others.
+	ErrLost = errors.New("sync failed and lost what was written")
+	// ErrFlipped, of a read: it succeeds, with one bit that is wrong.
+	ErrFlipped = errors.New("flipped bit")
+)
 
 // Rule decides the fate of a call before it is made: nil lets it pass, an error makes it fail (a write or read then changes
 // nothing, but see ErrShort). Called from many goroutines at once.
@@ -128,7 +138,8 @@ type Options struct {
 	RefuseOpen  bool // opens with How.Direct fail with ErrDirect
 	RefuseWrite bool // ... or only their writes do
 	RefuseMap   bool
-	Align       int // what files say they need, 0 = what they say themselves; enforced on direct handles
+	MapError    error // why, if not nil: EINVAL, ENODEV, ENOMEM
+	Align       int   // what files say they need, 0 = what they say themselves; enforced on direct handles
 }
 
 // FS is a wrapped file system. Safe for concurrent use.
@@ -204,13 +215,27 @@ func (f *FS) call(o Op) error {
 	return nil
 }
 
+// do makes a call unless a rule fails it before.
+func (f *FS) do(o Op, call func() error) error {
+	err := f.call(o)
+	if err == nil || errors.Is(err, ErrDone) {
+		err = errors.Join(err, call())
+	}
+	return err
+}
+
 // Open implements vfs.FS.
 func (f *FS) Open(name string, how vfs.How) (vfs.File, error) {
 	k := Open
 	if how.Create {
 		k = Create
 	}
-	if err := f.call(Op{Kind: k, Name: name, Direct: how.Direct}); err != nil {
+	if err := f.call(Op{Kind: k, Name: name, Direct: how.Direct}); errors.Is(err, ErrDone) {
+		if file, e := f.fs.Open(name, how); e == nil {
+			_ = file.Close() // the injected failure is the one to tell
+		}
+		return nil, err
+	} else if err != nil {
 		return nil, err
 	}
 	if how.Direct && f.o.RefuseOpen {
@@ -225,34 +250,22 @@ func (f *FS) Open(name string, how vfs.How) (vfs.File, error) {
 
 // Remove implements vfs.FS.
 func (f *FS) Remove(name string) error {
-	if err := f.call(Op{Kind: Remove, Name: name}); err != nil {
-		return err
-	}
-	return f.fs.Remove(name)
+	return f.do(Op{Kind: Remove, Name: name}, func() error { return f.fs.Remove(name) })
 }
 
 // Rename implements vfs.FS.
 func (f *FS) Rename(oldName, newName string) error {
-	if err := f.call(Op{Kind: Rename, Name: newName}); err != nil {
-		return err
-	}
-	return f.fs.Rename(oldName, newName)
+	return f.do(Op{Kind: Rename, Name: newName}, func() error { return f.fs.Rename(oldName, newName) })
 }
 
 // Link implements vfs.FS.
 func (f *FS) Link(oldName, newName string) error {
-	if err := f.call(Op{Kind: Link, Name: newName}); err != nil {
-		return err
-	}
-	return f.fs.Link(oldName, newName)
+	return f.do(Op{Kind: Link, Name: newName}, func() error { return f.fs.Link(oldName, newName) })
 }
 
 // MkdirAll implements vfs.FS.
 func (f *FS) MkdirAll(dir string) error {
-	if err := f.call(Op{Kind: Mkdir, Name: dir}); err != nil {
-		return err
-	}
-	return f.fs.MkdirAll(dir)
+	return f.do(Op{Kind: Mkdir, Name: dir}, func() error { return f.fs.MkdirAll(dir) })
 }
 
 // List implements vfs.FS.
@@ -273,10 +286,7 @@ func (f *FS) Stat(name string) (vfs.Info, error) {
 
 // SyncDir implements vfs.FS.
 func (f *FS) SyncDir(dir string) error {
-	if err := f.call(Op{Kind: SyncDir, Name: dir}); err != nil {
-		return err
-	}
-	return f.fs.SyncDir(dir)
+	return f.do(Op{Kind: SyncDir, Name: dir}, func() error { return f.fs.SyncDir(dir) })
 }
 
 // Lock implements vfs.FS.

@@ -124,3 +124,76 @@ func TestRules(t *testing.T) {
 		t.Fatal(s)
 	}
 }
+
+// A call can do its work and fail; a sync can fail and lose what it should have written, and the next one proves nothing.
+func TestFailuresThatLeaveSomething(t *testing.T) {
+	mem := vfs.NewMem()
+	f := faultfs.New(mem, faultfs.Options{})
+	h, err := f.Open("a", vfs.How{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	durable := func() string {
+		c, err := mem.CrashClone(1, 0).Open("a", vfs.How{})
+		if err != nil {
+			return "gone"
+		}
+		b := make([]byte, 10)
+		n, _ := c.ReadAt(b, 0)
+		return string(b[:n])
+	}
+	f.SetRules(faultfs.FailIf(faultfs.SyncDir, "", faultfs.ErrDone))
+	if err := f.SyncDir("."); !errors.Is(err, faultfs.ErrDone) || durable() != "" {
+		t.Fatal(err, durable())
+	}
+	f.SetRules(faultfs.FailIf(faultfs.Write, "", faultfs.ErrDone), faultfs.FailIf(faultfs.Sync, "", faultfs.ErrDone))
+	if n, err := h.WriteAt([]byte("abc"), 0); n != 3 || !errors.Is(err, faultfs.ErrDone) || durable() == "abc" {
+		t.Fatal(n, err, durable())
+	}
+	if err := h.Sync(); !errors.Is(err, faultfs.ErrDone) || durable() != "abc" {
+		t.Fatal(err, durable())
+	}
+	f.SetRules(faultfs.FailIf(faultfs.Sync, "", faultfs.ErrLost))
+	if _, err := h.WriteAt([]byte("xyz"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Sync(); !errors.Is(err, faultfs.ErrLost) {
+		t.Fatal(err)
+	}
+	f.SetRules()
+	if err := h.Sync(); err != nil || durable() != "abc" {
+		t.Fatal(err, durable())
+	}
+	b := make([]byte, 3)
+	if _, err := h.ReadAt(b, 0); err != nil || string(b) != "xyz" {
+		t.Fatalf("%q, %v", b, err)
+	}
+	f.SetRules(faultfs.FailIf(faultfs.Read, "", faultfs.ErrFlipped))
+	if _, err := h.ReadAt(b, 0); err != nil || string(b) == "xyz" {
+		t.Fatalf("%q, %v", b, err)
+	}
+	f.SetRules(faultfs.FailIf(faultfs.Remove, "", faultfs.ErrDone), faultfs.FailIf(faultfs.Create, "", faultfs.ErrDone))
+	if err := f.Remove("a"); !errors.Is(err, faultfs.ErrDone) {
+		t.Fatal(err)
+	}
+	if _, err := f.Open("b", vfs.How{Create: true}); !errors.Is(err, faultfs.ErrDone) {
+		t.Fatal(err)
+	}
+	if list, err := mem.List("."); err != nil || len(list) != 1 || list[0].Name != "b" {
+		t.Fatal(list, err)
+	}
+}
+
+// Why a map is refused is told.
+func TestRefusedMaps(t *testing.T) {
+	for _, why := range []error{syscall.EINVAL, syscall.ENODEV, syscall.ENOMEM} {
+		f := faultfs.New(vfs.NewMem(), faultfs.Options{RefuseMap: true, MapError: why})
+		h, err := f.Open("a", vfs.How{Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Map(0); !errors.Is(err, vfs.ErrMap) || !errors.Is(err, why) {
+			t.Fatal(err)
+		}
+	}
+}

@@ -34,7 +34,15 @@ func (w *wrapped) strict(k Kind, off int64, n int) error {
 }
 
 func (w *wrapped) ReadAt(p []byte, off int64) (int, error) {
-	if err := errors.Join(w.op(Read, off, len(p)), w.strict(Read, off, len(p))); err != nil {
+	err := w.op(Read, off, len(p))
+	if errors.Is(err, ErrFlipped) {
+		n, err := w.File.ReadAt(p, off)
+		if n > 0 {
+			p[n/2] ^= 4
+		}
+		return n, err
+	}
+	if err := errors.Join(err, w.strict(Read, off, len(p))); err != nil {
 		return 0, err
 	}
 	return w.File.ReadAt(p, off)
@@ -52,6 +60,10 @@ func (w *wrapped) WriteAt(p []byte, off int64) (int, error) {
 		}
 		return n, fmt.Errorf("%w: %w", io.ErrShortWrite, err)
 	}
+	if errors.Is(err, ErrDone) {
+		n, e := w.File.WriteAt(p, off)
+		return n, errors.Join(err, e)
+	}
 	if err := errors.Join(err, w.strict(Write, off, len(p))); err != nil {
 		return 0, err
 	}
@@ -62,24 +74,30 @@ func (w *wrapped) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func (w *wrapped) Sync() error {
-	if err := w.op(Sync, 0, 0); err != nil {
-		return err
+	err := w.op(Sync, 0, 0)
+	if l, ok := w.File.(interface{ LoseUnsynced() }); ok && errors.Is(err, ErrLost) {
+		l.LoseUnsynced()
 	}
-	return w.File.Sync()
+	if err == nil || errors.Is(err, ErrDone) {
+		err = errors.Join(err, w.File.Sync())
+	}
+	return err
 }
 
 func (w *wrapped) Truncate(size int64) error {
-	if err := w.op(Truncate, size, 0); err != nil {
-		return err
+	err := w.op(Truncate, size, 0)
+	if err == nil || errors.Is(err, ErrDone) {
+		err = errors.Join(err, w.File.Truncate(size))
 	}
-	return w.File.Truncate(size)
+	return err
 }
 
 func (w *wrapped) Preallocate(size int64) error {
-	if err := w.op(Preallocate, size, 0); err != nil {
-		return err
+	err := w.op(Preallocate, size, 0)
+	if err == nil || errors.Is(err, ErrDone) {
+		err = errors.Join(err, w.File.Preallocate(size))
 	}
-	return w.File.Preallocate(size)
+	return err
 }
 
 func (w *wrapped) Map(size int64) (vfs.Mapping, error) {
@@ -87,7 +105,7 @@ func (w *wrapped) Map(size int64) (vfs.Mapping, error) {
 		return nil, err
 	}
 	if w.f.o.RefuseMap {
-		return nil, fmt.Errorf("map %s: %w", w.Name(), vfs.ErrMap)
+		return nil, fmt.Errorf("map %s: %w", w.Name(), errors.Join(vfs.ErrMap, w.f.o.MapError))
 	}
 	return w.File.Map(size)
 }
