@@ -476,7 +476,7 @@ func TestPowerCuts(t *testing.T) {
 	if total.images < want || total.recovered < want/8 || total.again < want/50 || total.lost < want/50 {
 		t.Errorf("too little was tried: %+v", total)
 	}
-	if want >= 2000 {
+	if want >= 20_000 {
 		for _, step := range []string{"create", "table", "batch", "flush", "compact", "quiet", "reopen", "manifest roll", "drop rows", "rule", "family", "checkpoint"} {
 			if total.steps[step] < want/1000 {
 				t.Errorf("%d images while a step %q was under way", total.steps[step], step)

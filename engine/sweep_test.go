@@ -589,6 +589,7 @@ func (w *sweepWant) afterFault(s *sweep, n int, want error, lasting bool) error 
 	if !told {
 		switch kind, _, _ := strings.Cut(call, " "); {
 		case kind == "preallocate" && (want != syscall.ENOSPC || strings.Contains(call, "manifest-")): // reserving, or reserving ahead, is an offer
+		case kind == "remove" && errors.Is(want, faultfs.ErrDone): // it is removed, or was not there
 		case kind == "remove" && len(s.warnings) > 0: // nothing is lost; the next open removes it
 		default:
 			return errors.New("the failure was not told")
