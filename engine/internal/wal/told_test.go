@@ -15,7 +15,7 @@ import (
 func TestToldIsWhatIsReadBack(t *testing.T) {
 	silent, told := 0, 0
 	for _, full := range []bool{false, true} {
-		for last := 3000; last < 9000; last += 117 {
+		for last := 3000; last < 16000; last += 237 {
 			faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
 			o := Options{FS: faulty, Dir: "/log", SlotSize: 2 * record.BlockSize, OpenCount: 1, StoreID: 7, Manual: true}
 			l, err := Open(o, Recovered{})
