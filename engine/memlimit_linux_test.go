@@ -27,6 +27,7 @@ func TestLoadCompactAndReadUnderAMemoryLimit(t *testing.T) {
 		memLimitRun(t, dir, data)
 		return
 	}
+	t.Parallel()
 	if raceEnabled {
 		t.Skip("the race detector's own memory is beyond the limit")
 	}

@@ -538,7 +538,7 @@ func (db *DB) sealManifest() error {
 	v := db.states.cur.Load().version
 	e := &levels.Edit{Num: v.EditNum + 1, EngineTime: db.clock.collected(), Stamp: db.stamp.Load()}
 	if db.log != nil {
-		e.Logged = db.log.Durable()
+		e.Logged = db.log.Told()
 	}
 	err := db.manifest.Append(e)
 	if errors.Is(err, levels.ErrNotWritten) {

@@ -228,9 +228,9 @@ func pickInsideL0(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
 		most = min(most, o.MaxBytes)
 	}
 	for from > 0 && !b.Held(l0[from-1].Num) && o.Changes.class(l0[from-1]) == o.Changes.class(l0[len(l0)-1]) {
-		// Beyond the bound only what is no larger than what is younger: while nothing can leave L0, each byte is then written
-		// a logarithmic number of times, and there are as many sublevels.
-		if n := l0[from-1].Size; size+n > most && (n > size || o.MaxBytes > 0) {
+		// Beyond the bound only where a file set aside keeps things in L0 for good, and only what is no larger than what is
+		// younger: each byte is then written a logarithmic number of times, and there are as many sublevels.
+		if n := l0[from-1].Size; size+n > most && (n > size || o.MaxBytes > 0 || len(b.aside) == 0) {
 			break
 		}
 		from--

@@ -394,6 +394,9 @@ func (l *Log) leadMark() {
 	}
 	l.mu.Lock()
 	l.marked = true
+	if l.told = 0; err == nil && ok {
+		l.told = l.b.State.DurableSeq
+	}
 	q := &batch{}
 	if l.spareQ != nil {
 		q = l.spareQ

@@ -121,7 +121,8 @@ type Log struct {
 	unsynced int64  // bytes placed and not durable
 	lastSize int    // records of the last group
 	lastPut  time.Time
-	marked   bool // the tail is a header-only block
+	marked   bool   // the tail is a header-only block, or none fits
+	told     uint64 // the sequence that the last such block calls durable; 0 if none fitted
 	closed   bool
 	active   bool      // the background goroutine is awake or has a timer set
 	relaxed  bool      // ... but only for the quiet mark
@@ -255,7 +256,16 @@ func (l *Log) begin(after Recovered) error {
 	if err != nil {
 		_ = l.f.Close()
 	}
+	l.told = after.through()
 	return err
+}
+
+// Told is, of a closed log, the sequence that its last block calls durable, so that whoever reads any of it to its end meets that: 0
+// if there was no room for such a block.
+func (l *Log) Told() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.told
 }
 
 // Append places a record: from now on it becomes durable before any record that is placed later. lastSeq is the record's last
