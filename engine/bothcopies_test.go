@@ -8,7 +8,7 @@ import (
 )
 
 // Both copies of the manifest are harmed at once: at the same place the store says so or shows what was written, never something
-// older; at different places one mends the other.
+// older; so at different places, where one copy mends the other unless both are harmed in the same edit.
 func TestBothCopiesOfTheManifestAreHarmed(t *testing.T) {
 	t.Parallel()
 	b := newByteStore(t, 10)
