@@ -29,7 +29,7 @@ var plantedBugs = []plantedBug{
 	{"buffered log not synced", "engine/internal/wal/commit.go", "		err = l.f.Sync()\n	}\n	if err != nil {\n		return err\n	}\n	l.mu.Lock()", "	}\n	if err != nil {\n		return err\n	}\n	l.mu.Lock()", "engine", "TestPowerCuts"},
 	{"row delete dropped early", "engine/internal/compact/compact.go", "if w.job.Older(w.row, r) {", "if w.job.Older(w.row, r) && false {", "engine", "TestPowerCuts"},
 	{"column delete dropped early", "engine/internal/compact/compact.go", "if !w.job.Older(w.row, cell.Range{From: col,", "if true || !w.job.Older(w.row, cell.Range{From: col,", "engine", "TestPowerCuts"},
-	{"record of another segment accepted", "io/record/format.go", "return mix(mix(mix(store+1)+slot) + open) }", "return mix(store + 1) }", "io/record", "TestDocSample"},
+	{"record of another segment accepted", "io/record/format.go", "return mix(mix(mix(store+1)+slot) + open) }", "return mix(store + 1) }", "io/record", "TestWholeRecordOfAFormerLifeIsNotRead"},
 	{"flush installed before its log is durable", "engine/flush.go", "db.log.Wait(context.Background(), m.last)", "db.log.Wait(context.Background(), 0)", "engine", "TestPowerCuts"},
 	{"slot recycled that a checkpoint needs", "engine/internal/wal/slots.go", "keep := l.pinned(min(l.startFor(l.released), l.recorded))", "keep := min(l.startFor(l.released), l.recorded)", "engine", "TestCheckpointsUnderLoadHoldAPrefix"},
 	{"slot recycled before the edit that frees it", "engine/internal/wal/slots.go", "keep := l.pinned(min(l.startFor(l.released), l.recorded))", "keep := l.pinned(l.startFor(l.placed))", "engine", "TestPowerCuts"},
