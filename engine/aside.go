@@ -114,6 +114,10 @@ func (db *DB) setAside(v *levels.Version, num levels.Num, cause error) {
 	db.jobs.mu.Unlock()
 	db.logger.Error("damaged table file set aside: reads of its rows fail, compactions leave it alone", "file", file.File, "table", file.Table,
 		"level", file.Level, "from", file.From, "to", file.To, "cause", cause)
+	// The file may have been dropped since v was current, and then no later edit may come to say so.
+	st := db.states.pin()
+	defer st.unref()
+	db.forgetAside(st.version)
 }
 
 // forgetAside ends the state of files that the version no longer lists.

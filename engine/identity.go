@@ -29,15 +29,19 @@ func (db *DB) renew(v *levels.Version, manifestNum uint64, rec wal.Recovered) er
 	if err := db.space.open(); err != nil {
 		return err
 	}
-	if err := db.flushReplayed(); err != nil {
+	// What an attempt that failed has written must not take the room of this one.
+	if err := db.removeStale(tableFiles(stale)); err != nil {
 		return err
+	}
+	if err := db.flushReplayed(); err != nil {
+		return diskFull(err)
 	}
 	v = db.states.cur.Load().version
 	id := db.opts.Random()
 	o := db.logOptions(v)
 	o.StoreID = id
 	if db.log, err = wal.Open(o, rec.Renewed()); err != nil {
-		return err
+		return diskFull(err)
 	}
 	next, err := db.applyEdit(v, &levels.Edit{
 		Num: v.EditNum + 1, OpenCount: v.OpenCount + 1, StoreID: id, EngineTime: db.clock.collected(), Stamp: db.stamp.Load(),
@@ -51,7 +55,7 @@ func (db *DB) renew(v *levels.Version, manifestNum uint64, rec wal.Recovered) er
 		st.tables = tablesOf(next.Schema, st.tables)
 	})
 	if db.manifest, err = levels.CreateManifest(db.fs, db.dir, manifestNum, next); err != nil {
-		return err
+		return diskFull(err)
 	}
 	for _, n := range rec.Files() {
 		stale = append(stale, record.SlotName(n))
@@ -117,6 +121,16 @@ func pastAll(names []string, next levels.Num) levels.Num {
 		}
 	}
 	return next
+}
+
+// tableFiles are the table files among names.
+func tableFiles(names []string) (out []string) {
+	for _, name := range names {
+		if _, ok := levels.ParseTableName(name); ok {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // removeStale removes files that nothing depends on any more.
