@@ -137,6 +137,9 @@ func TestCloseUnderLoad(t *testing.T) {
 	if raceEnabled {
 		rounds = 8
 	}
+	if fullSweep() {
+		rounds = 1000
+	}
 	for round := range rounds {
 		dir := t.TempDir()
 		db := openDisk(t, dir, diskOptions())
@@ -184,7 +187,7 @@ func TestCloseUnderLoad(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Duration(10+round*3) * time.Millisecond)
+		time.Sleep(time.Duration(10+round%20*3) * time.Millisecond)
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +238,11 @@ func TestOpenCloseLeavesNothingBehind(t *testing.T) {
 	}
 	cycle()
 	goroutines, fds, maps := runtime.NumGoroutine(), entries("/proc/self/fd"), mappings(t)
-	for range 40 {
+	cycles := 40
+	if fullSweep() {
+		cycles = 200
+	}
+	for range cycles {
 		cycle()
 	}
 	deadline := time.Now().Add(5 * time.Second)

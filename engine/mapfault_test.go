@@ -14,7 +14,7 @@ import (
 
 // A mapped table file that is cut short under the store, or before it opens, whatever reads it: the outcome is what was written,
 // or an error that names the file; the process lives, the rows and the rest of the store stay writable, and Close ends
-// (prometheus/prometheus #3375; VictoriaMetrics/VictoriaMetrics #581: "unexpected fault address", and the whole process gone).
+// (prometheus/prometheus #3375; VictoriaMetrics/VictoriaMetrics #581; pmcfadin/cqlite #591: "unexpected fault address", and the whole process gone).
 func TestFilesCutUnderTheirMapping(t *testing.T) {
 	const rows = 150
 	cuts := map[string]func(size int64) int64{

@@ -89,6 +89,7 @@ func TestOneColumnOfAWideRowTouchesFewBlocks(t *testing.T) {
 	must(t, r.Close())
 }
 
+// A writer refuses keys that do not ascend, always (facebook/rocksdb #8248: files written wrongly were found by a stricter version).
 func TestWriterRefusesWhatIsOutOfOrder(t *testing.T) {
 	bounds := cell.Bounds{LoRow: []byte("a"), HiRow: []byte("z")}
 	for name, f := range map[string]func(w *Writer) error{

@@ -48,7 +48,7 @@ func allocated(f func()) uint64 {
 
 // Whatever byte of a table, log or manifest is flipped, and wherever it is cut: each command ends with an exit code, and with a message
 // that names the file if it is not 0; it allocates no more than it does for the undamaged file, about. (facebook/rocksdb #123,
-// google/leveldb #223, scylladb/scylladb #2532: the tool crashed on the damaged file that it was meant to explain.)
+// #624; yugabyte/yugabyte-db #14716; google/leveldb #223; scylladb/scylladb #2532: the tool crashed on the damaged file that it was meant to explain.)
 func TestDumpOfEveryDamage(t *testing.T) {
 	fs := tinyStore(t)
 	table := tables(t, fs)[0]

@@ -170,7 +170,7 @@ func mended(t *testing.T, fs vfs.FS, code int, args ...string) (said string, row
 
 const allRows = 600 - 1 + 20 + 400 // one is deleted
 
-// The four cases of docs/repair.md (syndtr/goleveldb #53, basho/eleveldb #128: a repair lost keys or refused, and there was no guide).
+// The four cases of docs/repair.md (syndtr/goleveldb #53, #184; basho/eleveldb #128; google/leveldb #1097: a repair lost keys or refused, and there was no guide).
 func TestRepairWithOneManifestCopyGone(t *testing.T) {
 	for i, name := range levels.ManifestCopies(1) {
 		fs, _ := damagedStore(t, true)
