@@ -3,6 +3,7 @@ package rowan_test
 
 import (
 	"fmt"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -146,5 +147,55 @@ func TestForbiddenImportsAreRefused(t *testing.T) {
 		if err := arrow(c[0], c[1]); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Only the types of sync/atomic are used, never its functions on plain integers: those panic on 32-bit machines where a 64-bit field
+// is not aligned (nutsdb/nutsdb #603; spacemeshos/go-spacemesh #2336).
+func TestAtomicsAreTyped(t *testing.T) {
+	check := func(name string, src any) (calls []string, types int) {
+		f, err := parser.ParseFile(token.NewFileSet(), name, src, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			s, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if x, ok := s.X.(*ast.Ident); !ok || x.Name != "atomic" || x.Obj != nil {
+				return true
+			}
+			switch s.Sel.Name {
+			case "Bool", "Int32", "Int64", "Uint32", "Uint64", "Uintptr", "Pointer", "Value":
+				types++
+			default:
+				calls = append(calls, s.Sel.Name)
+			}
+			return true
+		})
+		return calls, types
+	}
+	if calls, _ := check("x.go", "package x\nimport \"sync/atomic\"\nvar n int64\nfunc f() { atomic.AddInt64(&n, 1) }"); len(calls) != 1 {
+		t.Fatal("the check cannot fail")
+	}
+	seen := 0
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && name != "."):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go"):
+			return nil
+		}
+		calls, types := check(name, nil)
+		if seen += types; len(calls) > 0 {
+			t.Errorf("%s calls atomic.%s", name, strings.Join(calls, ", "))
+		}
+		return nil
+	})
+	if err != nil || seen < 20 {
+		t.Fatalf("%d typed atomics seen, %v", seen, err)
 	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -163,11 +164,46 @@ func (db *DB) met(err error) {
 	db.setAside(st.version, num, err)
 }
 
-// noted is met for the error of a call that ends; to be deferred before the guard against faults is.
+// noted is met for the error of a call that ends, and adds to it what the file holds; to be deferred before the guard against faults
+// is.
 func (db *DB) noted(err *error) {
 	if *err != nil {
 		db.met(*err)
+		*err = db.whereabouts(*err)
 	}
+}
+
+// inFile is an error of a table file that is set aside, with what the file holds.
+type inFile struct {
+	err  error
+	file SetAsideFile
+}
+
+func (e *inFile) Error() string {
+	return fmt.Sprintf("%v (table %q, level %d, rows %.64q to %.64q)", e.err, e.file.Table, e.file.Level, e.file.From, e.file.To)
+}
+
+func (e *inFile) Unwrap() error { return e.err }
+
+// whereabouts adds to the error of a file that is set aside which table, level and rows it is of: who reads it should not have to
+// search for what is lost.
+func (db *DB) whereabouts(err error) error {
+	var d *damage.Error
+	var have *inFile
+	if !db.aside.any.Load() || !errors.As(err, &d) || errors.As(err, &have) {
+		return err
+	}
+	num, ok := levels.ParseTableName(path.Base(d.File))
+	if !ok {
+		return err
+	}
+	a := &db.aside
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if f, ok := a.files[num]; ok {
+		return &inFile{err, f}
+	}
+	return err
 }
 
 // missing is the error of a table file that is not there.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/rowandb/rowan/block"
 	"github.com/rowandb/rowan/gc"
 	"github.com/rowandb/rowan/io/faultfs"
 	"github.com/rowandb/rowan/io/vfs"
@@ -27,6 +29,13 @@ type byteStore struct {
 	t    *testing.T
 	mem  *vfs.Mem
 	rows map[string]map[string]string // table, row, what show says
+	live map[string]liveFile          // the table files that the manifest names
+}
+
+// liveFile is a table file of a byteStore.
+type liveFile struct {
+	*levels.File
+	table string
 }
 
 func newByteStore(t *testing.T, seed uint64) *byteStore {
@@ -45,7 +54,11 @@ func newByteStore(t *testing.T, seed uint64) *byteStore {
 	load := func(from, n int) {
 		for i := from; i < from+n; i++ {
 			m := NewMutation()
-			m.Set("f", fmt.Sprint("q", i%3), Timestamp(i), []byte(strings.Repeat(fmt.Sprint(i, rng.IntN(10)), 30)))
+			value := make([]byte, 100) // does not compress, so that there are several files
+			for k := range value {
+				value[k] = byte('!' + rng.IntN(90))
+			}
+			m.Set("f", fmt.Sprint("q", i%3), Timestamp(i), value)
 			m.Set("g", "", Timestamp(i), []byte{byte(i)})
 			m.AddIntToCell("n", "n", 1, int64(i))
 			switch i % 9 {
@@ -74,6 +87,15 @@ func newByteStore(t *testing.T, seed uint64) *byteStore {
 		b.must(db.Table(name).ReadRows(ctx, AllRows(), func(r Row) bool { b.rows[name][r.Key] = show(r); return true }))
 	}
 	b.must(db.Close())
+	l, err := levels.Load(b.mem, "/store", nil)
+	b.must(err)
+	b.live = map[string]liveFile{}
+	l.Version.Live(func(tree uint64, _ int, f *levels.File) {
+		b.live[levels.TableName(f.Num)] = liveFile{f, l.Version.Schema.TableOfTree(tree).Name}
+	})
+	if len(b.live) < 5 {
+		t.Fatalf("only %d table files", len(b.live))
+	}
 	return b
 }
 
@@ -118,21 +140,41 @@ func (b *byteStore) judge(mem *vfs.Mem, harmed string) (verdict, error) {
 		if !known(err) {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		if harmed != "" && !strings.Contains(err.Error(), harmed) && !strings.HasPrefix(harmed, "slot-") && !strings.HasPrefix(harmed, "manifest-") {
+		named := harmed
+		if kind, _, ok := strings.Cut(harmed, "-"); ok {
+			named = kind + "-" // which of the copies, or of the slots in a chain, is at fault cannot always be told
+		}
+		if !strings.Contains(err.Error(), "/store/"+named) {
 			return fmt.Errorf("%s: the error does not name the file: %w", what, err)
+		}
+		if f, ok := b.live[harmed]; ok {
+			table, row, isRow := strings.Cut(what, " row ")
+			if isRow && (table != f.table || !f.Bounds.ContainsRow([]byte(row))) {
+				return fmt.Errorf("%s is not in the harmed file, which holds %s of table %s: %w", what, f.Bounds, f.table, err)
+			}
 		}
 		return nil
 	}
+	before := storeFiles(b.t, mem)
 	for round := range 2 {
 		s := b.sweepOn(mem, uint64(round)+50)
 		db, err := Open("/store", s.opts)
 		if err != nil {
+			if round == 0 && !maps.Equal(before, storeFiles(b.t, mem)) {
+				return v, fmt.Errorf("it changed files and then did not open: %w", err)
+			}
 			return v, note("open", err)
 		}
 		v.opened = true
 		err = b.readAll(db, &v, note)
 		if err == nil && round == 0 {
+			err = b.same(before, mem, b.live)
+		}
+		if err == nil && round == 0 {
 			err = note("compact", db.Compact(ctx))
+			if f, ok := b.live[harmed]; ok && err == nil && v.failed > 0 {
+				err = b.same(before, mem, map[string]liveFile{harmed: f}) // a damaged file is left for a repair
+			}
 			if e := b.readAll(db, &v, note); err == nil {
 				err = e
 			}
@@ -151,6 +193,34 @@ func (b *byteStore) judge(mem *vfs.Mem, harmed string) (verdict, error) {
 	return v, nil
 }
 
+// storeFiles are the bytes of all files of a store, but those whose bytes mean nothing.
+func storeFiles(t *testing.T, mem *vfs.Mem) map[string]string {
+	t.Helper()
+	list, err := mem.List("/store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, e := range list {
+		if e.Name != lockName && e.Name != levels.ReserveName {
+			files[e.Name] = string(fileBytes(t, mem, path.Join("/store", e.Name)))
+		}
+	}
+	return files
+}
+
+// same checks that files have the bytes that they had before.
+func (b *byteStore) same(before map[string]string, mem *vfs.Mem, files map[string]liveFile) error {
+	after := storeFiles(b.t, mem)
+	for name := range files {
+		was, had := before[name]
+		if is, has := after[name]; had && (!has || is != was) {
+			return fmt.Errorf("file %s, which the manifest names, is not what it was (there: %t)", name, has)
+		}
+	}
+	return nil
+}
+
 func (b *byteStore) readAll(db *DB, v *verdict, note func(string, error) error) error {
 	for name, rows := range b.rows {
 		t := db.Table(name)
@@ -158,7 +228,7 @@ func (b *byteStore) readAll(db *DB, v *verdict, note func(string, error) error) 
 		for key, want := range rows {
 			r, err := t.ReadRow(ctx, key)
 			if err != nil {
-				if err := note("row "+key, err); err != nil {
+				if err := note(name+" row "+key, err); err != nil {
 					return err
 				}
 				continue
@@ -383,12 +453,58 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 				binary.LittleEndian.PutUint64(p[32:], xxhash.Sum64(p[:32]))
 				return p
 			})
-			v, err := b.judge(mem, f.Name)
-			if err != nil || v.opened || !errors.Is(v.err, ErrFormat) {
-				t.Errorf("%s: %+v, %v", f.Name, v, err)
-			}
+		case strings.HasPrefix(f.Name, "slot-"):
+			id := b.storeID()
+			mem = b.change(f.Name, func(p []byte) []byte {
+				for i := 0; i+4096 <= len(p); i += 4096 {
+					if head := p[i : i+80]; head[8] != 0 {
+						sum := func() uint64 { return xxhash.Sum64(head[8:]) ^ mix(mix(id+2)+uint64(i/4096)) }
+						if binary.LittleEndian.Uint64(head) != sum() {
+							t.Fatalf("%s: the test does not know the header's checksum", f.Name)
+						}
+						head[8]++
+						binary.LittleEndian.PutUint64(head, sum())
+					}
+				}
+				return p
+			})
+		default:
+			mem = b.change(f.Name, func(p []byte) []byte {
+				foot := p[len(p)-64:]
+				id := binary.LittleEndian.Uint64(foot[16:])
+				sum := func() uint64 {
+					d := xxhash.NewWithSeed(block.Seed(id, int64(len(p))-64))
+					_, _ = d.Write(foot[8:])
+					return d.Sum64()
+				}
+				if binary.LittleEndian.Uint64(foot) != sum() {
+					t.Fatalf("%s: the test does not know the footer's checksum", f.Name)
+				}
+				binary.LittleEndian.PutUint32(foot[8:], levels.Format+1)
+				binary.LittleEndian.PutUint64(foot, sum())
+				return p
+			})
+		}
+		v, err := b.judge(mem, f.Name)
+		_, table := b.live[f.Name]
+		if err != nil || v.opened != table || !errors.Is(v.err, ErrFormat) {
+			t.Errorf("%s: %+v, %v", f.Name, v, err)
 		}
 	}
+}
+
+// storeID is the identity of the store, which seeds the checksums of its log.
+func (b *byteStore) storeID() uint64 {
+	l, err := levels.Load(b.mem, "/store", nil)
+	b.must(err)
+	return l.Version.StoreID
+}
+
+// mix is the finalizer of splitmix64, as docs/formats/log.md has it.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }
 
 // Files that have our names and were not written by us are no store and are not touched.
@@ -425,6 +541,28 @@ func TestForeignFilesWithOurNames(t *testing.T) {
 		}
 		if allBytes(t, mem, "/store") != before {
 			t.Fatalf("%d: they were changed", i)
+		}
+	}
+	// In a store's directory random files with our names, that nothing points to, do no harm.
+	c := newByteStore(t, 9)
+	for _, name := range []string{"00000900.sst", "00000001.sst", "slot-0003.log", "slot-0100.log", "manifest-00000000.a", "manifest-00000001.c", "manifest-00000900.a", "manifest-00000900.b"} {
+		for _, size := range []int{0, 1, 80, 4096, 9000} {
+			if _, err := c.mem.Stat("/store/" + name); err == nil {
+				continue
+			}
+			mem := c.mem.CrashClone(1, 1)
+			p := make([]byte, size)
+			for k := range p {
+				p[k] = byte(rng.Uint32())
+			}
+			putFile(t, mem, "/store/"+name, p)
+			v, err := c.judge(mem, name)
+			if err != nil {
+				t.Fatalf("%s with %d random bytes: %v", name, size, err)
+			}
+			if !v.opened && !strings.HasPrefix(name, "manifest-") || v.opened && v.failed > 0 {
+				t.Fatalf("%s with %d random bytes: %+v", name, size, v)
+			}
 		}
 	}
 	// Beside a store, outputs of jobs that never ended look the same and are removed; what has other names stays.

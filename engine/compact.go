@@ -149,7 +149,6 @@ func (db *DB) createTable(table *rtable, tree uint64, level int, expect int64) (
 	if err != nil {
 		return nil, db.gone(fmt.Errorf("create table file: %w", err))
 	}
-	db.stats.tableMode.Store(uint32(sink.Mode()))
 	o := table.Options
 	return &compact.Output{Num: num, ID: id, Sink: sink, Opts: sstable.WriterOptions{
 		ID: id, Tree: tree, TreeName: table.treeName(tree), Level: level, Rules: rulesText(table.Table),

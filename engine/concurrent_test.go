@@ -131,7 +131,7 @@ func TestBatchesAreNeverSeenInPart(t *testing.T) {
 }
 
 // Close at a random moment under load of every kind: each call gives a result or ErrClosed, nothing hangs or panics, and what
-// was acknowledged is there afterwards.
+// was acknowledged is there afterwards (syndtr/goleveldb #148, #235: nil dereferences in reads beside a close).
 func TestCloseUnderLoad(t *testing.T) {
 	rounds := 20
 	if raceEnabled {
@@ -209,7 +209,8 @@ func TestCloseUnderLoad(t *testing.T) {
 	}
 }
 
-// Open and close leave no goroutine, mapping or descriptor behind, a failing open neither.
+// Open and close leave no goroutine, mapping or descriptor behind, a failing open neither (dgraph-io/badger #421, #685, #688, #1347;
+// pingcap/badger #220).
 func TestOpenCloseLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	foreign := t.TempDir()

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -154,7 +155,8 @@ func TestJobsHeldAcrossASchemaChange(t *testing.T) {
 	}
 }
 
-// Writers, readers and every kind of schema change run side by side; the race detector watches, and each row is whole or gone.
+// Writers, readers and every kind of schema change run side by side, and samples and lists of tables are asked for; the race detector
+// watches, and each row is whole or gone (googleapis/google-cloud-cpp #441: concurrent use of a map killed the emulator).
 func TestWritersRunAcrossSchemaChanges(t *testing.T) {
 	s := newStore(t, func(o *Options) {
 		o.Background = new(executor.Goroutines)
@@ -213,6 +215,24 @@ func TestWritersRunAcrossSchemaChanges(t *testing.T) {
 			}
 		}()
 	}
+	go func() {
+		for {
+			select {
+			case <-stop:
+				errs <- nil
+				return
+			default:
+			}
+			_, listed := s.Tables(ctx)
+			_, described := tb.Describe(ctx)
+			_, sampled := tb.SampleRowKeys(ctx, AllRows())
+			_ = s.Metrics()
+			if err := errors.Join(listed, described, sampled); err != nil {
+				errs <- err
+				return
+			}
+		}
+	}()
 	rules := []gc.Rule{gc.MaxVersionsPolicy(1), gc.MaxVersionsPolicy(3), gc.NoPolicy(), gc.MaxAgePolicy(time.Hour * 24 * 365 * 100)}
 	for i := range 40 {
 		switch i % 4 {
@@ -230,7 +250,7 @@ func TestWritersRunAcrossSchemaChanges(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 	}
 	close(stop)
-	for range 5 {
+	for range 6 {
 		s.must(<-errs)
 	}
 	s.must(s.Compact(ctx))

@@ -27,6 +27,9 @@ func (c *counters) count(r *compact.Result) {
 	c.collected.Add(r.Collected)
 	c.forgotten.Add(r.Forgotten)
 	c.bytesWritten.Add(uint64(r.BytesWritten))
+	if len(r.Files) > 0 {
+		c.tableMode.Store(uint32(r.Mode))
+	}
 }
 
 // Metrics is a picture of the store. Counters run from Open.

@@ -308,7 +308,7 @@ func (db *DB) recover(v *levels.Version, fresh bool) (wal.Recovered, error) {
 			return rec, &damage.Error{File: db.dir, Part: "log", Offset: -1, Detail: "no slot-*.log is there"}
 		}
 		if err := inspect.LogReaches(max(rec.LastSeq, rec.DurableSeq), v); rec.Any && err != nil {
-			return rec, damage.At(err, db.dir, 0)
+			return rec, damage.At(err, rec.EndFile, 0)
 		}
 	}
 	for _, t := range db.states.cur.Load().tables {

@@ -611,7 +611,9 @@ func (w *sweepWant) afterFault(s *sweep, n int, want error, lasting bool) error 
 }
 
 // The power is cut at every mutating call, before it and in the middle of those that make something durable. What is left,
-// with none, some or all of what was under way, opens again, is undamaged, and holds every acknowledged batch.
+// with none, some or all of what was under way, opens again, is undamaged, and holds every acknowledged batch (google/leveldb #74,
+// #189, #195; facebook/rocksdb #8682, #10573: a manifest that is empty or not there; google/leveldb #333; dgraph-io/badger #1645;
+// facebook/rocksdb #5287: a table file that is, though the manifest names it).
 func TestPowerCutAtEveryCall(t *testing.T) {
 	t.Parallel()
 	w := undisturbed(t)

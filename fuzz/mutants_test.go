@@ -15,7 +15,9 @@ import (
 // mutant is one wrong store, see planted.Bug.
 type mutant struct{ name, file, old, new string }
 
-func (m mutant) bug() planted.Bug { return planted.Bug{Name: m.name, File: m.file, Old: m.old, New: m.new} }
+func (m mutant) bug() planted.Bug {
+	return planted.Bug{Name: m.name, File: m.file, Old: m.old, New: m.new}
+}
 
 // mutants must all be found by a short run of the oracle. They are the mistakes that such a store is likely to make.
 var mutants = []mutant{
@@ -77,7 +79,10 @@ func TestMutantsAreWhereTheyWere(t *testing.T) {
 func TestMutantsDie(t *testing.T) {
 	for _, m := range mutants {
 		if mutantsRun && !testing.Short() && strings.Contains(m.name, *mutantFlag) {
-			t.Run(m.name, func(t *testing.T) { die(t, m.bug()) })
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
+				die(t, m.bug())
+			})
 		}
 	}
 }

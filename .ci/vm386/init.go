@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -19,8 +20,9 @@ func main() {
 		}
 	}
 	list, _ := filepath.Glob("/repo/*.test386")
+	var mu sync.Mutex // guards bad and the console
 	bad := 0
-	for _, name := range list {
+	test := func(name string) {
 		pkg := strings.ReplaceAll(strings.TrimSuffix(filepath.Base(name), ".test386"), "~", "/")
 		args := []string{"-test.v", "-test.short", "-test.timeout=10m"}
 		if run, err := os.ReadFile(name + ".run"); err == nil {
@@ -31,14 +33,30 @@ func main() {
 		c.Dir = filepath.Join("/repo", pkg)
 		c.Env = []string{"HOME=/tmp", "TMPDIR=/tmp", "PATH=/bin", "ROWAN_OPS_SHARE=0.02"}
 		out, err := c.CombinedOutput()
+		mu.Lock()
+		defer mu.Unlock()
 		fmt.Print(string(out))
 		if err != nil {
 			bad++
 			fmt.Printf("FAIL\t%s\t%v\n", pkg, err)
-			continue
+			return
 		}
 		fmt.Printf("ok\t%s\t%.1fs\n", pkg, time.Since(began).Seconds())
 	}
+	next := make(chan string)
+	var wg sync.WaitGroup
+	for range 2 { // processors
+		wg.Go(func() {
+			for name := range next {
+				test(name)
+			}
+		})
+	}
+	for _, name := range list {
+		next <- name
+	}
+	close(next)
+	wg.Wait()
 	fmt.Printf("386 machine: %d packages, %d failed\n", len(list), bad)
 	syscall.Sync()
 	_ = syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)

@@ -244,7 +244,7 @@ func (s *Store) Records(ctx context.Context, fn func(rec []byte) error, ignored 
 	}
 	chain, err := record.Chain(slots, s.Version.LogStart)
 	if err != nil {
-		return damage.At(err, s.Dir, 0)
+		return record.Suspect(err, s.Dir, found)
 	}
 	if len(chain) == 0 && (s.Version.OpenCount > 1 || s.Version.LastTable > 0) {
 		return &damage.Error{File: s.Dir, Part: "log", Offset: -1, Detail: "no slot-*.log is there"}
@@ -258,7 +258,13 @@ func (s *Store) Records(ctx context.Context, fn func(rec []byte) error, ignored 
 			if len(chain) == 0 {
 				return nil
 			}
-			return damage.At(LogReaches(max(last, rd.State().DurableSeq), s.Version), s.Dir, 0)
+			ends := s.Dir
+			for _, f := range found {
+				if f.Begun && f.First.Slot == rd.Place().Slot {
+					ends = f.Name
+				}
+			}
+			return damage.At(LogReaches(max(last, rd.State().DurableSeq), s.Version), ends, 0)
 		}
 		last = max(last, seq)
 		if err == nil {

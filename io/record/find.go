@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rowandb/rowan/internal/damage"
 	"github.com/rowandb/rowan/io/vfs"
 )
 
@@ -36,7 +37,8 @@ type SlotFile struct {
 }
 
 // FindSlots opens the log's files in dir, in order of name, and reads their first headers. The caller closes those that are
-// returned, with an error too. A directory that is missing has none.
+// returned, with an error too. A directory that is missing has none. A file of a later format is an error that matches
+// damage.ErrFormat: nothing of it may be taken for free.
 func FindSlots(fsys vfs.FS, dir string, store uint64) (found []SlotFile, err error) {
 	infos, err := fsys.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,8 +63,12 @@ func FindSlots(fsys vfs.FS, dir string, store uint64) (found []SlotFile, err err
 		if err == nil || errors.Is(err, io.EOF) {
 			err = nil
 			if k == len(head) {
-				if h, bad := ReadHeader(head[:], store, 0); bad == nil {
+				h, bad := ReadHeader(head[:], store, 0)
+				switch {
+				case bad == nil:
 					s.First, s.Begun = h, true
+				case errors.Is(bad, damage.ErrFormat):
+					err = damage.At(bad, name, 0)
 				}
 			}
 		}
@@ -72,4 +78,29 @@ func FindSlots(fsys vfs.FS, dir string, store uint64) (found []SlotFile, err err
 		}
 	}
 	return found, nil
+}
+
+// Suspect names the files that a slot which Chain misses may be in: those whose first block is not a header of the store, in dir
+// if there is none. Other errors than a damage error without a file stay what they are.
+func Suspect(err error, dir string, found []SlotFile) error {
+	var d *damage.Error
+	if !errors.As(err, &d) || d.File != "" {
+		return err
+	}
+	var names []string
+	for _, f := range found {
+		if !f.Begun {
+			names = append(names, f.Name)
+		}
+	}
+	c := *d
+	switch c.File = dir; len(names) {
+	case 0:
+	case 1:
+		c.File = names[0]
+		c.Detail += "; this file does not begin with a header of the store's log"
+	default:
+		c.Detail += "; these files do not begin with a header of the store's log: " + strings.Join(names, ", ")
+	}
+	return &c
 }

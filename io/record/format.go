@@ -5,6 +5,7 @@ package record
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/bits"
 
 	"github.com/cespare/xxhash/v2"
@@ -114,13 +115,27 @@ func (h *Header) put(b []byte, store uint64, block int64) {
 }
 
 // ReadHeader reads the header of a block. store is the identity of the store and block the block's number in its slot; both
-// are part of the checksum. The error is a damage error without a file, its offset that of the block.
+// are part of the checksum. The error is a damage error without a file, its offset that of the block, or matches
+// damage.ErrFormat if the header checks and is of a later format.
 func ReadHeader(b []byte, store uint64, block int64) (Header, error) {
 	h, ok := readHeader(b, store, block)
 	if !ok {
+		if n := laterFormat(b, store, block); n != 0 {
+			return Header{}, fmt.Errorf("log of format %d, this build knows 1: %w", n, damage.ErrFormat)
+		}
 		return Header{}, damage.New("block header", block*BlockSize, "not a header of this store's log")
 	}
 	return h, nil
+}
+
+// laterFormat is the format that a header of a later one names, 0 if b is no such header. Later formats keep the checksum and
+// the magic, but for its digit.
+func laterFormat(b []byte, store uint64, block int64) int {
+	le := binary.LittleEndian
+	if len(b) < HeaderSize || le.Uint32(b[8:])>>8 != magic>>8 || b[8] <= '1' || b[8] > '9' || le.Uint64(b) != headerSum(b, store, block) {
+		return 0
+	}
+	return int(b[8] - '0')
 }
 
 func readHeader(b []byte, store uint64, block int64) (h Header, ok bool) {

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/rowandb/rowan/internal/damage"
+	"github.com/rowandb/rowan/io/vfs"
 )
 
 const testStore = 77
@@ -434,5 +436,67 @@ func BenchmarkBuilder(b *testing.B) {
 				bl.Reset(1, 1, SlotMax, false, Pos{})
 			}
 		}
+	}
+}
+
+// A slot of a later format is told as that, and never as a file that may be used; where a slot is missing, the files that it may
+// be in are named (palantir/cassandra #133, scylladb/scylladb #15015: errors that do not name the file).
+func TestLaterFormatsAndUnreadableSlotsAreNamed(t *testing.T) {
+	m := vfs.NewMem()
+	put := func(n int, p []byte) {
+		f, err := m.Open(SlotName(n), vfs.How{Create: true})
+		if err == nil {
+			_, err = f.WriteAt(p, 0)
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	block := func(slot uint64) []byte {
+		p := make([]byte, BlockSize)
+		h := Header{Slot: slot, Open: 1, First: HeaderSize}
+		h.put(p, 7, 0)
+		return p
+	}
+	find := func() (found []SlotFile, err error) {
+		found, err = FindSlots(m, "", 7)
+		for _, f := range found {
+			if err := f.File.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return found, err
+	}
+	put(1, make([]byte, BlockSize))
+	put(2, block(3))
+	found, err := find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, missing := Chain([]Slot{found[1].Slot}, 1)
+	var d *damage.Error
+	if err := Suspect(missing, "dir", found); !errors.As(err, &d) || d.File != "slot-0001.log" {
+		t.Errorf("with one suspect: %v", err)
+	}
+	if err := Suspect(missing, "dir", found[1:]); !errors.As(err, &d) || d.File != "dir" {
+		t.Errorf("with none: %v", err)
+	}
+	put(4, block(9)[:40])
+	if found, err = find(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Suspect(missing, "dir", found); !errors.As(err, &d) || d.File != "dir" || !strings.Contains(err.Error(), "slot-0001.log, slot-0004.log") {
+		t.Errorf("with two: %v", err)
+	}
+	p := block(2)
+	p[8] = '2'
+	put(5, p)
+	if _, err := find(); err != nil {
+		t.Errorf("a magic without its checksum is a file like others: %v", err)
+	}
+	binary.LittleEndian.PutUint64(p, headerSum(p, 7, 0))
+	put(6, p)
+	if _, err := find(); !errors.Is(err, damage.ErrFormat) || errors.Is(err, damage.Err) || !strings.Contains(err.Error(), "slot-0006.log: log of format 2") {
+		t.Errorf("a slot of format 2: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
 	"testing"
 	"unsafe"
 
@@ -256,6 +257,40 @@ func TestMap(t *testing.T) {
 		must(t, m.Close())
 		must(t, m.Close())
 	})
+}
+
+// A file larger than the address space, or than what is left of it, is an error that the caller can go on from by reading, never a
+// panic or a mapping of another size (boltdb/bolt #282; etcd-io/etcd #4715: 32-bit processes died of it).
+func TestMapOfALargeSparseFile(t *testing.T) {
+	fsys, dir := vfs.OS(), t.TempDir()
+	const size = 5 << 30
+	f, err := fsys.Open(dir+"/f", vfs.How{Create: true})
+	must(t, err)
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte("end"), size-3)
+	must(t, err)
+	if n, err := f.Size(); err != nil || n != size {
+		t.Fatal(n, err)
+	}
+	m, err := f.Map(size)
+	switch {
+	case strconv.IntSize == 32:
+		wantErr(t, err, vfs.ErrMap)
+	case err != nil:
+		wantErr(t, err, vfs.ErrMap) // a limit of the process
+	default:
+		if b := m.Bytes(); int64(len(b)) != size || string(b[len(b)-3:]) != "end" {
+			t.Error(len(b))
+		}
+		must(t, m.Close())
+	}
+	b := make([]byte, 3)
+	if _, err := f.ReadAt(b, size-3); err != nil || string(b) != "end" {
+		t.Fatal(string(b), err)
+	}
+	must(t, f.Close())
 }
 
 // ramfs is the known file system that refuses direct I/O after it has made the file; a memory file system stands in for it

@@ -51,6 +51,7 @@ type Result struct {
 	Collected      uint64 // cells that rules dropped
 	BytesWritten   int64
 	LogicalWritten uint64
+	Mode           direct.Mode // in force when the last file was finished
 }
 
 type writer struct {
@@ -331,6 +332,7 @@ func (w *writer) finish(hiCol []byte) error {
 	if err := out.Sink.Finish(); err != nil {
 		return fmt.Errorf("finish table file %d: %w", out.Num, err)
 	}
+	w.res.Mode = out.Sink.Mode() // only now: direct I/O may be refused as late as at the first write
 	w.res.BytesWritten += size
 	w.res.LogicalWritten += p.LogicalBytes
 	var lives uint64

@@ -164,7 +164,8 @@ func (p picture) verify(t *testing.T, o Options) {
 }
 
 // Whatever a power cut leaves of the writes in flight, recovery yields a prefix of what was placed, with all that was
-// acknowledged, over slot switches, recycling, marks and reopenings, in all I/O modes.
+// acknowledged, over slot switches, recycling, marks and reopenings, in all I/O modes (google/leveldb #193: a later write survived an
+// earlier one, whose log was never synced).
 func TestCrashAnywhere(t *testing.T) {
 	images, seeds := 0, 100
 	if raceEnabled {

@@ -18,6 +18,7 @@ type Recovered struct {
 	Any        bool       // there was a slot to read
 	Slots      []uint64   // numbers of the slots that the records came from, ascending
 	End        record.Pos // of the last record
+	EndFile    string     // path of the file that End lies in; the directory if there is none
 	Records    int
 	LastSeq    uint64 // of the last record, 0 if there was none
 	Ignored    int64  // bytes behind the end that a write under way may have left
@@ -60,6 +61,7 @@ func recoverLog(ctx context.Context, o Options, fromSlot uint64, fn func(rec []b
 			_ = f.File.Close()
 		}
 	}()
+	out.EndFile = o.Dir
 	if err != nil {
 		return out, err
 	}
@@ -86,7 +88,7 @@ func recoverLog(ctx context.Context, o Options, fromSlot uint64, fn func(rec []b
 	out.free = slices.DeleteFunc(out.free, func(f slotFile) bool { return f.size < slotSizeMin || f.size%record.BlockSize != 0 })
 	chain, err := record.Chain(slots, fromSlot)
 	if err != nil {
-		return out, damage.At(err, o.Dir, 0)
+		return out, record.Suspect(err, o.Dir, found)
 	}
 	for _, s := range chain {
 		out.Slots = append(out.Slots, s.First.Slot)
@@ -96,6 +98,11 @@ func recoverLog(ctx context.Context, o Options, fromSlot uint64, fn func(rec []b
 	err = replay(ctx, r, &out, fn)
 	st := r.State()
 	out.End, out.Ignored = r.Place(), r.Ignored()
+	for _, s := range found {
+		if s.Begun && s.First.Slot == out.End.Slot {
+			out.EndFile = s.Name
+		}
+	}
 	out.EngineTime, out.Stamp, out.DurableSeq = st.EngineTime, st.Stamp, st.DurableSeq
 	out.durable = st.Durable
 	out.OpenCount = max(out.OpenCount, r.Open())
@@ -105,7 +112,7 @@ func recoverLog(ctx context.Context, o Options, fromSlot uint64, fn func(rec []b
 		err = damage.New("log", -1, "ends at sequence %d, but %d was durable", out.LastSeq, st.DurableSeq)
 	}
 	if err != nil {
-		return out, damage.At(err, o.Dir, 0)
+		return out, damage.At(err, out.EndFile, 0)
 	}
 	return out, nil
 }

@@ -102,7 +102,8 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// A file that is used again never gives back a record of its former life.
+// A file that is used again never gives back a record of its former life (cockroachdb/pebble #567, #580: old records came back from a
+// recycled log).
 func TestNoFormerLife(t *testing.T) {
 	m := vfs.NewMem()
 	o := Options{FS: m, Dir: "w", StoreID: 3, SlotSize: 64 << 10, Manual: true}
@@ -139,7 +140,8 @@ func TestNoFormerLife(t *testing.T) {
 	}
 }
 
-// The last, unacknowledged batch of a prewritten slot loses a sector or a block; it is absent as a whole and the store opens.
+// The last, unacknowledged batch of a prewritten slot loses a sector or a block; it is absent as a whole and the store opens
+// (etcd-io/etcd #5230, #5250, #6515: a checksum error at the end of a preallocated log kept the node down).
 func TestTornTail(t *testing.T) {
 	for _, hole := range []struct{ off, n int64 }{{512, 512}, {4096, 4096}} {
 		m := vfs.NewMem()
