@@ -3,9 +3,12 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/rowandb/rowan/gc"
+	"github.com/rowandb/rowan/io/faultfs"
 )
 
 // A table that is dropped while a read or a scrub is still at work in it and finds damage: the store is well, since nothing that
@@ -79,6 +82,36 @@ func TestCheckpointsOpenedOnAFullDiskLeaveNoRest(t *testing.T) {
 	if least > 16<<10 {
 		if err := try("/other", least-32<<10); !errors.Is(err, ErrDiskFull) {
 			t.Errorf("%d bytes are enough for an attempt that comes first, but after others it takes %d: %v", least-32<<10, least, err)
+		}
+	}
+}
+
+// A read that the disk refuses once is tried again, like one whose checksum is wrong: the file is not set aside.
+func TestReadsThatFailOnceAreTriedAgain(t *testing.T) {
+	for _, mode := range []ReadMode{ReadPositional, ReadDirect} {
+		s, faulty := faultyStore(t)
+		s.must(s.Close())
+		s.opts.Reads, s.opts.CacheBytes = mode, 1
+		s.open()
+		tb := s.table("t", map[string]gc.Rule{"f": {}})
+		for i := range 60 {
+			s.must(tb.Apply(ctx, fmt.Sprintf("r%02d", i), set("f", "q", 1, noise(fmt.Sprint(i))), NoSync))
+		}
+		s.must(s.Flush(ctx))
+		var reads atomic.Int64
+		faulty.SetRules(func(op faultfs.Op) error {
+			if op.Kind == faultfs.Read && reads.Add(1)%2 == 1 { // the first of every two
+				return syscall.EIO
+			}
+			return nil
+		})
+		if _, err := tb.ReadRow(ctx, "r07"); err != nil {
+			t.Errorf("mode %v: %v", mode, err)
+		}
+		s.must(s.Compact(ctx))
+		faulty.SetRules()
+		if h := s.Health(); h.State != StateOK || reads.Load() < 2 {
+			t.Errorf("mode %v: %+v after %d reads", mode, h, reads.Load())
 		}
 	}
 }

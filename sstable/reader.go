@@ -298,7 +298,7 @@ func (r *Reader) readAt(buf []byte, off int64, n int) (b, mem []byte, err error)
 
 // readFull reads all of p; a clean end of the file just behind it is no error.
 func readFull(f io.ReaderAt, p []byte, off int64) error {
-	n, err := f.ReadAt(p, off)
+	n, err := readTwice(f, p, off)
 	if n == len(p) {
 		return nil
 	}
@@ -306,6 +306,14 @@ func readFull(f io.ReaderAt, p []byte, off int64) error {
 		err = io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+// readTwice tries a read again that the disk has refused: only what it refuses twice counts as lost.
+func readTwice(f io.ReaderAt, p []byte, off int64) (n int, err error) {
+	if n, err = f.ReadAt(p, off); errors.Is(err, syscall.EIO) {
+		n, err = f.ReadAt(p, off)
+	}
+	return n, err
 }
 
 func (r *Reader) readErr(off int64, n int, err error) error {
@@ -332,7 +340,7 @@ func (r *Reader) readDirect(buf []byte, off int64, n int) (b, mem []byte, err er
 	buf = buf[:cap(buf)]
 	pad := int(-uintptr(unsafe.Pointer(&buf[0])) & uintptr(align-1))
 	p := buf[pad : pad+int(length)]
-	got, err := r.f.ReadAt(p, from)
+	got, err := readTwice(r.f, p, from)
 	if need := int(off-from) + n; got >= need {
 		return p[off-from : need], buf, nil
 	}

@@ -29,9 +29,11 @@ type Recovered struct {
 
 	slots   []slot
 	free    []slotFile
+	fresh   []int // files that no slot ever began in: nothing says that what was written of them is durable
 	names   []int
 	maxSlot uint64
-	last    uint64 // through(), as it was found: the owner may raise LastSeq
+	durable record.Pos // the furthest that a block's header calls durable
+	last    uint64     // through(), as it was found: the owner may raise LastSeq
 }
 
 // through is the last sequence that the log has seen.
@@ -70,7 +72,7 @@ func recoverLog(ctx context.Context, o Options, fromSlot uint64, fn func(rec []b
 		switch {
 		case !f.Begun:
 			orphans = append(orphans, f.Slot)
-			out.free = append(out.free, sf)
+			out.fresh = append(out.fresh, f.Number)
 		case f.First.Slot < fromSlot:
 			out.free = append(out.free, sf)
 		default:
@@ -102,6 +104,7 @@ func recoverLog(ctx context.Context, o Options, fromSlot uint64, fn func(rec []b
 		}
 	}
 	out.EngineTime, out.Stamp, out.DurableSeq = st.EngineTime, st.Stamp, st.DurableSeq
+	out.durable = st.Durable
 	out.OpenCount = max(out.OpenCount, r.Open())
 	out.last = out.through()
 	if err == nil && out.Records > 0 && st.DurableSeq > out.LastSeq {

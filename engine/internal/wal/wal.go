@@ -12,6 +12,8 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
 	"math/bits"
 	"path"
@@ -201,9 +203,19 @@ func Open(o Options, after Recovered) (*Log, error) {
 	for _, f := range l.free {
 		l.room += roomIn(f.size)
 	}
+	for _, n := range after.fresh {
+		// A process that was killed, or whose sync failed, while it made the file leaves it like this; a power cut may still cut it
+		// short, after it has been written in.
+		if err := o.FS.Remove(l.path(n)); err == nil || errors.Is(err, fs.ErrNotExist) {
+			delete(l.names, n)
+		} else {
+			o.Logger.Warn("cannot remove a log slot that was never used", "file", l.path(n), "cause", err) // its name stays taken
+		}
+	}
 	for _, s := range after.slots {
 		l.size = max(l.size, min(s.size, o.SlotSize))
-		if err := syncFile(o.FS, l.path(s.file)); err != nil {
+		from, to := after.unproven(s)
+		if err := rewrite(o.FS, l.path(s.file), from, to); err != nil {
 			return nil, fmt.Errorf("open log: make slot %d durable: %w", s.num, err)
 		}
 	}
@@ -231,12 +243,38 @@ func (l *Log) prepareDir() error {
 	return l.o.FS.SyncDir(path.Dir(l.o.Dir))
 }
 
-func syncFile(fsys vfs.FS, name string) error {
+// unproven is the part of a slot that was read and that no header calls durable, in whole blocks.
+func (r *Recovered) unproven(s slot) (from, to int64) {
+	switch {
+	case s.num < r.durable.Slot || s.num > r.End.Slot:
+		return 0, 0
+	case s.num == r.durable.Slot:
+		from = min(r.durable.Off, s.size) / record.BlockSize * record.BlockSize
+	}
+	if to = s.size; s.num == r.End.Slot {
+		to = min((r.End.Off+record.BlockSize-1)/record.BlockSize*record.BlockSize, s.size)
+	}
+	return from, max(to, from)
+}
+
+// rewrite makes a file durable whose bytes from..to may be in the page cache alone and pass for clean there, because a sync failed
+// in an earlier life: a sync alone would prove nothing. They are written again as they are, so that a crash meanwhile changes nothing.
+func rewrite(fsys vfs.FS, name string, from, to int64) error {
 	f, err := fsys.Open(name, vfs.How{Write: true})
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	b := make([]byte, min(to-from, 1<<20))
+	for ; err == nil && from < to; from += int64(len(b)) {
+		b = b[:min(to-from, int64(len(b)))]
+		if _, err = f.ReadAt(b, from); err == nil || errors.Is(err, io.EOF) {
+			_, err = f.WriteAt(b, from)
+		}
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 // begin opens the first slot of this life of the log and writes its first header.
