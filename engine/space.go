@@ -38,6 +38,7 @@ type space struct {
 	since    time.Time
 	told     bool // that there is no room for it
 	held     bool // the reserve is there
+	stuck    bool // its removal failed, which was told
 	neededAt time.Time
 	needed   int64 // bytes that the smallest compaction that waits for space takes; 0 if none waits
 	nextAt   time.Time
@@ -113,11 +114,14 @@ func (s *space) giveUp() bool {
 	if !s.held {
 		return false
 	}
-	s.held = false
 	if err := s.db.fs.Remove(s.path()); err != nil {
-		s.db.logger.Warn("cannot remove the reserve", "cause", err)
+		if !s.stuck { // it is tried again whenever room is needed
+			s.stuck = true
+			s.db.logger.Warn("cannot remove the reserve", "cause", err)
+		}
 		return false
 	}
+	s.held, s.stuck = false, false
 	s.db.logger.Info("the disk is full: the reserve was given up", "bytes", s.reserve)
 	return true
 }

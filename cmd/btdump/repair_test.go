@@ -324,7 +324,7 @@ func TestRepairBadInput(t *testing.T) {
 	}{
 		{[]string{"repair"}, 2, "usage"}, {[]string{"repair", "/s"}, 2, "usage"}, {[]string{"repair", "-shred", "/s", "/n"}, 2, "usage"},
 		{[]string{"repair", "/nowhere", "/n"}, 1, "/nowhere"}, {[]string{"repair", "/s", "/full"}, 1, "not empty"},
-		{[]string{"repair", "/s", "/s"}, 1, "not empty"}, {[]string{"repair", "/s", "/no/parent"}, 1, "/no"},
+		{[]string{"repair", "/s", "/s"}, 1, "inside"}, {[]string{"repair", "/s", "/s/new"}, 1, "inside"}, {[]string{"repair", "/s", "/no/parent"}, 1, "/no"},
 		{[]string{"export"}, 2, "usage"}, {[]string{"export", "/s/lock"}, 1, "identity"}, {[]string{"export", "/s/lock", "xyz"}, 2, "usage"},
 		{[]string{"export", "/s/none.sst"}, 1, "none.sst"},
 	} {

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/rowandb/rowan/internal/inspect"
 	"github.com/rowandb/rowan/io/vfs"
@@ -37,6 +39,8 @@ var (
 	ErrInUse = errors.New("the store is in use")
 	// ErrNotEmpty: the new store is made in a directory of its own.
 	ErrNotEmpty = errors.New("directory is not empty")
+	// ErrInside: nothing is written into the old store's directory.
+	ErrInside = errors.New("it lies inside the store")
 )
 
 const lockName = "lock"
@@ -143,9 +147,25 @@ func (j *job) manifests() {
 	}
 }
 
+// inside reports whether a directory is another one or lies in it, as far as their names say.
+func inside(dir, of string) bool {
+	dir, of = whole(dir), whole(of)
+	return dir == of || strings.HasPrefix(dir, strings.TrimSuffix(of, "/")+"/")
+}
+
+func whole(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = filepath.ToSlash(abs)
+	}
+	return path.Clean(dir)
+}
+
 // begin makes the new directory.
 func (j *job) begin() error {
 	parent := path.Dir(path.Clean(j.to))
+	if inside(j.to, j.from) {
+		return fmt.Errorf("%s: %w %s", j.to, ErrInside, j.from)
+	}
 	if _, err := j.fs.List(parent); err != nil {
 		return fmt.Errorf("parent directory: %w", err)
 	}

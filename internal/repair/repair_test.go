@@ -124,3 +124,26 @@ func FuzzRepair(f *testing.F) {
 		}
 	})
 }
+
+// A repair never writes into the old store, not even a directory.
+func TestRepairIntoTheOldStoreIsRefused(t *testing.T) {
+	names, bytes := files(t)
+	for _, to := range []string{"/s", "/s/", "/s/new", "/s/a/../new", "/t/../s/new"} {
+		fs := vfs.NewMem(vfs.MemOptions{NoCrash: true})
+		must(t, fs.MkdirAll("/s"))
+		must(t, fs.MkdirAll("/t"))
+		for _, n := range names {
+			put(t, fs, path.Join("/s", n), bytes[n])
+		}
+		before, err := fs.List("/s")
+		must(t, err)
+		if _, err := repair.Repair(ctx, fs, "/s", to, repair.Options{Random: func() uint64 { return 7 }}); !errors.Is(err, repair.ErrInside) {
+			t.Errorf("%s: %v", to, err)
+		}
+		after, err := fs.List("/s")
+		must(t, err)
+		if len(after) != len(before) {
+			t.Errorf("%s: %d files, %d before", to, len(after), len(before))
+		}
+	}
+}
