@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/rowandb/rowan/engine/internal/wal"
+	"github.com/rowandb/rowan/io/vfs"
 	"github.com/rowandb/rowan/levels"
 )
 
@@ -108,7 +109,7 @@ func asCheckpoint(v *levels.Version) (*levels.Version, error) {
 
 var (
 	// ErrNotEmpty: a checkpoint is made in a directory of its own.
-	ErrNotEmpty = errors.New("directory is not empty")
+	ErrNotEmpty = vfs.ErrNotEmpty
 	// ErrNotCheckpoint: the directory is a store, but no checkpoint, or one that has become a store of its own.
 	ErrNotCheckpoint = errors.New("directory is not a checkpoint")
 )

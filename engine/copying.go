@@ -32,7 +32,8 @@ type copying struct {
 
 func (c *copying) run(ctx context.Context) (CheckpointInfo, error) {
 	c.made = map[string]bool{}
-	err := c.begin()
+	var err error
+	c.dir, err = vfs.NewDir(c.fs, c.to)
 	if err == nil {
 		err = c.files(ctx)
 	}
@@ -49,27 +50,6 @@ func (c *copying) run(ctx context.Context) (CheckpointInfo, error) {
 		return CheckpointInfo{}, errors.Join(err, c.undo())
 	}
 	return c.info, nil
-}
-
-// begin makes the directory, durably.
-func (c *copying) begin() error {
-	parent := path.Dir(path.Clean(c.to))
-	if _, err := c.fs.List(parent); err != nil {
-		return fmt.Errorf("parent directory: %w", err)
-	}
-	list, err := c.fs.List(c.to)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err := c.fs.MkdirAll(c.to); err != nil {
-			return err
-		}
-		c.dir = true
-	case err != nil:
-		return err
-	case len(list) > 0:
-		return fmt.Errorf("%w: it holds %q", ErrNotEmpty, list[0].Name)
-	}
-	return c.fs.SyncDir(parent)
 }
 
 // files links or copies table files and copies the log. All is durable when it returns, names too.

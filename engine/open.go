@@ -434,7 +434,7 @@ func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recove
 	db.manifest, err = levels.CreateManifest(db.fs, db.dir, manifestNum, next)
 	if errors.Is(err, levels.ErrNotWritten) { // outputs that no manifest names may go before
 		db.logger.Warn("disk full: what no manifest names is removed before a new one is made", "cause", err)
-		if err := db.removeStale(slices.DeleteFunc(slices.Clone(stale), func(name string) bool { return path.Ext(name) != ".sst" })); err != nil {
+		if err := db.removeStale(tableFiles(stale)); err != nil {
 			return err
 		}
 		db.manifest, err = levels.CreateManifest(db.fs, db.dir, manifestNum, next)

@@ -38,7 +38,7 @@ var (
 	// ErrInUse: the store is open, in this process or another.
 	ErrInUse = errors.New("the store is in use")
 	// ErrNotEmpty: the new store is made in a directory of its own.
-	ErrNotEmpty = errors.New("directory is not empty")
+	ErrNotEmpty = vfs.ErrNotEmpty
 	// ErrInside: nothing is written into the old store's directory.
 	ErrInside = errors.New("it lies inside the store")
 )
@@ -162,26 +162,12 @@ func whole(dir string) string {
 
 // begin makes the new directory.
 func (j *job) begin() error {
-	parent := path.Dir(path.Clean(j.to))
 	if inside(j.to, j.from) {
 		return fmt.Errorf("%s: %w %s", j.to, ErrInside, j.from)
 	}
-	if _, err := j.fs.List(parent); err != nil {
-		return fmt.Errorf("parent directory: %w", err)
-	}
-	list, err := j.fs.List(j.to)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err := j.fs.MkdirAll(j.to); err != nil {
-			return err
-		}
-		j.dir = true
-	case err != nil:
-		return err
-	case len(list) > 0:
-		return fmt.Errorf("%s: %w: it holds %q", j.to, ErrNotEmpty, list[0].Name)
-	}
-	return j.fs.SyncDir(parent)
+	var err error
+	j.dir, err = vfs.NewDir(j.fs, j.to)
+	return err
 }
 
 // manifest makes the new directory a store.

@@ -108,7 +108,9 @@ func Leave(old bool, err *error) {
 		*err = d
 		return
 	}
-	panic(r) // not a fault of ours: what the caller or the host did goes on unchanged
+	// No panic begins here: this one was under way when the guard caught it, and is no fault of a mapping. Keeping it would hide a
+	// bug of the host (in a callback, say) behind an error about a file.
+	panic(r) // the caught panic goes on unchanged, as if there were no guard
 }
 
 func blame(r any) *damage.Error {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"path"
 	"syscall"
 )
 
@@ -59,4 +61,29 @@ func LinkOrCopy(ctx context.Context, fsys FS, from, to string, n int64) (linked 
 		return false, Copy(ctx, fsys, from, to, n)
 	}
 	return false, err
+}
+
+// ErrNotEmpty: a directory that is to be filled holds something.
+var ErrNotEmpty = errors.New("directory is not empty")
+
+// NewDir makes a directory that is to be filled, durably, in one that exists. It may be there, if it is empty; made says whether it
+// was not.
+func NewDir(fsys FS, dir string) (made bool, err error) {
+	parent := path.Dir(path.Clean(dir))
+	if _, err := fsys.List(parent); err != nil {
+		return false, fmt.Errorf("parent directory: %w", err)
+	}
+	list, err := fsys.List(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := fsys.MkdirAll(dir); err != nil {
+			return false, err
+		}
+		made = true
+	case err != nil:
+		return false, err
+	case len(list) > 0:
+		return false, fmt.Errorf("%s: %w: it holds %q", dir, ErrNotEmpty, list[0].Name)
+	}
+	return made, fsys.SyncDir(parent)
 }
