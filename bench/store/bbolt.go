@@ -9,7 +9,7 @@ import (
 
 func init() {
 	register(Engine{Name: "bbolt", Peer: true, Sorted: true, Version: func() string { return moduleVersion("go.etcd.io/bbolt") },
-		Open: openBbolt})
+		Open: openBbolt, OpenRows: openBboltRows})
 }
 
 // bboltStore is a file with one bucket. It has no log: a batch that need not be durable is committed without a sync, as the

@@ -12,7 +12,7 @@ import (
 
 func init() {
 	register(Engine{Name: "pebble", Peer: true, Version: func() string { return moduleVersion("github.com/cockroachdb/pebble/v2") },
-		Open: openPebble})
+		Open: openPebble, OpenRows: openPebbleRows})
 }
 
 type pebbleStore struct{ db *pebble.DB }

@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	register(Engine{Name: "rowan", Version: func() string { return "this tree" }, Open: openRowan})
+	register(Engine{Name: "rowan", Version: func() string { return "this tree" }, Open: openRowan, OpenRows: openRowanRows})
 }
 
 // A pair is a row with one cell, in a family that keeps one version; all have the same timestamp.
