@@ -42,8 +42,7 @@ type Result struct {
 	Entries uint64 `json:"entries"` // that the check has seen
 	Hash    string `json:"hash"`    // of them
 
-	Left    int64 `json:"left,omitempty"`    // cells that are still on disk though the rule drops them
-	Stopped bool  `json:"stopped,omitempty"` // the time was over before all was done
+	Stopped bool `json:"stopped,omitempty"` // the time was over before all was done
 }
 
 // Key tells results of the same run apart from all others.

@@ -19,7 +19,7 @@ type badgerStore struct{ db *badger.DB }
 
 func badgerOptions(dir string, o Options) badger.Options {
 	return badger.DefaultOptions(dir).WithLogger(nil).WithSyncWrites(o.Sync).WithDetectConflicts(false).
-		WithMemTableSize(o.WriteBuffer).WithBlockCacheSize(o.Cache).WithNumCompactors(max(o.Jobs, 2)).
+		WithMemTableSize(max(o.WriteBuffer, 8<<20)).WithBlockCacheSize(o.Cache).WithNumCompactors(max(o.Jobs, 2)).
 		WithCompression(options.Snappy).WithBloomFalsePositive(0.01). // what 10 bits give
 		WithValueThreshold(min(1<<20, o.WriteBuffer/16))              // its default, unless the buffer is that of a test
 }

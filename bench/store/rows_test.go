@@ -46,14 +46,14 @@ func rowAnswers(e Engine, dir string, collect bool) (out []string, err error) {
 	const n = 300
 	base := time.Now().Truncate(time.Second).Add(-2 * time.Hour).UnixMicro()
 	row := func(i int) []byte { return fmt.Appendf(nil, "%016x", i*7919%n) }
-	for version := range 6 { // the first at 2 hours, the last at 20 minutes of age
+	for version := range 6 { // the first at 2 hours, the last at 15 minutes of age, none near the hour
 		for i := 0; i < n; i += 10 {
 			var cells []Cell
 			for j := i; j < i+10; j++ {
 				for x, f := range Families {
 					for y, q := range Qualifiers {
 						if version <= (j+x+y)%6 {
-							cells = append(cells, Cell{row(j), f, q, base + int64(version)*20*60*1e6 + int64(j), fmt.Appendf(nil, "%d %d %s %s", version, j, f, q)})
+							cells = append(cells, Cell{row(j), f, q, base + int64(version)*21*60*1e6 + int64(j), fmt.Appendf(nil, "%d %d %s %s", version, j, f, q)})
 						}
 					}
 				}

@@ -102,3 +102,6 @@ func (r *rng) below(n uint64) uint64 {
 
 // float returns a number in [0, 1).
 func (r *rng) float() float64 { return float64(r.next()>>11) / (1 << 53) }
+
+// number is the i of a key of Key.
+func number(key []byte) uint64 { return binary.BigEndian.Uint64(key[8:]) }

@@ -9,17 +9,21 @@ type fill struct {
 	shape
 	callers, batch int
 	sync           bool
-	limit          int // seconds
+	long           bool // has more time than others
 }
 
 func (f fill) run(r *Run) error {
-	f.n = r.amount(f.n)
+	f.n = r.amount(f.n, f.value)
 	r.Options.Sync = f.sync
+	limit := writeTime
+	if f.long {
+		limit = longTime
+	}
 	return r.pairs(func(s store.Store) error {
 		l := sessions{s: s}
 		batches := f.n / uint64(f.batch)
 		done, err := r.measured(phase{
-			callers: f.callers, ops: batches, limit: r.time(writeTime), per: float64(f.batch), user: int64(f.batch) * f.pairBytes(),
+			callers: f.callers, ops: batches, limit: r.time(limit), per: float64(f.batch), user: int64(f.batch) * f.pairBytes(),
 			start: func(c int) (step, error) {
 				session, err := l.open()
 				b := newBlock(f.batch, f.value)

@@ -109,7 +109,7 @@ func unmix(x uint64) uint64 {
 
 // make loads the set into an empty store.
 func (d shape) make(r *Run) error {
-	d.n = r.amount(d.n)
+	d.n = r.amount(d.n, d.value)
 	return r.pairs(func(s store.Store) error {
 		if err := load(s, r.Engine, d); err != nil {
 			return err

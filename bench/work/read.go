@@ -18,7 +18,7 @@ type reads struct {
 const beyond = 1 << 40
 
 func (w reads) run(r *Run) error {
-	w.n = r.amount(w.n)
+	w.n = r.amount(w.n, w.value)
 	return r.pairs(func(s store.Store) error {
 		l := sessions{s: s}
 		if !w.cold {

@@ -17,6 +17,8 @@ type Run struct {
 	Options store.Options
 	Dir     string  // of the store: empty, or with the data that the workload names
 	Scale   float64 // of the amount of work
+	Steps   uint64  // of phases that end with their time otherwise, for tests; 0: they do that
+	Whole   bool    // no phase ends before its work is done, for tests
 	Out     measure.Result
 }
 
@@ -25,11 +27,12 @@ const (
 	readTime  = 4 * time.Second
 	writeTime = 15 * time.Second
 	longTime  = 30 * time.Second
-	warmTime  = 2 * time.Second
 )
 
-// amount scales a number of entries.
-func (r *Run) amount(full uint64) uint64 { return max(uint64(float64(full)*r.Scale), 500) }
+// amount scales a number of entries of so many bytes. Even at the smallest scale there is something to do.
+func (r *Run) amount(full uint64, bytes int) uint64 {
+	return max(uint64(float64(full)*r.Scale), min(full, 200, max(uint64(500_000/bytes), 8)))
+}
 
 // time scales the longest time of a phase.
 func (r *Run) time(full time.Duration) time.Duration {
@@ -96,6 +99,12 @@ func (r *Run) measured(p phase) ([]uint64, error) {
 		if before, err = p.stats(); err != nil {
 			return nil, err
 		}
+	}
+	if r.Whole {
+		p.limit = 0
+	}
+	if p.ops == 0 && r.Steps > 0 {
+		p.ops = r.Steps
 	}
 	rec := measure.NewRecorder(p.callers)
 	used, err := measure.Now()

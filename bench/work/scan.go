@@ -15,7 +15,7 @@ type scans struct {
 }
 
 func (w scans) run(r *Run) error {
-	w.n = r.amount(w.n)
+	w.n = r.amount(w.n, w.value)
 	return r.pairs(func(s store.Store) error {
 		if err := r.holds(s, w.sum(0, w.n, 1)); err != nil { // warms up too
 			return err
@@ -77,7 +77,7 @@ type fullScan struct{ shape }
 const part = 10_000
 
 func (w fullScan) run(r *Run) error {
-	w.n = r.amount(w.n)
+	w.n = r.amount(w.n, w.value)
 	want := w.sum(0, w.n, 1)
 	return r.pairs(func(s store.Store) error {
 		if err := r.holds(s, want); err != nil {
