@@ -10,8 +10,11 @@ import (
 const NoEvidence = "quick profile: one short run of each, NO EVIDENCE for anything but that it works"
 
 // Table prints the rates of all engines, and below them what each cost.
-func Table(w io.Writer, title string, engines []string, rows []Row) {
+func Table(w io.Writer, title, warning string, engines []string, rows []Row) {
 	fmt.Fprintln(w, title)
+	if warning != "" {
+		fmt.Fprintln(w, warning)
+	}
 	fmt.Fprintf(w, "\n%-30s", "workload")
 	for _, e := range engines {
 		fmt.Fprintf(w, "%12s", e)
@@ -36,15 +39,15 @@ func Table(w io.Writer, title string, engines []string, rows []Row) {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "\n%-30s%-10s%10s%10s%10s%10s%9s%9s%9s%9s%9s%8s\n", "median run", "engine", "p50 us", "p99 us", "p99.9 us", "max us", "CPU us", "RSS MB", "wrote MB", "disk MB", "stall ms", "ratio")
+	fmt.Fprintf(w, "\n%-30s%-10s%10s%10s%10s%10s%9s%9s%9s%9s%9s%9s%8s\n", "median run", "engine", "p50 us", "p99 us", "p99.9 us", "max us", "CPU us", "RSS MB", "wrote MB", "disk MB", "stall ms", "tab/user", "ratio")
 	for _, r := range rows {
 		for _, c := range r.Engines {
 			if c.None != "" {
 				continue
 			}
 			x := c.Result
-			fmt.Fprintf(w, "%-30s%-10s%10.4g%10.4g%10.4g%10.4g%9.3g%9d%9d%9d%9.0f%8.2f\n", r.Work.Name, c.Engine, x.P50, x.P99, x.P999, x.Max, x.CPU,
-				x.RSS>>20, x.Written>>20, x.Disk>>20, x.Stall, c.Ratio)
+			fmt.Fprintf(w, "%-30s%-10s%10.4g%10.4g%10.4g%10.4g%9.3g%9d%9d%9d%9.0f%9.2f%8.2f\n", r.Work.Name, c.Engine, x.P50, x.P99, x.P999, x.Max, x.CPU,
+				x.RSS>>20, x.Written>>20, x.Disk>>20, x.Stall, Amplification(&x), c.Ratio)
 		}
 	}
 	notes(w, rows)

@@ -23,13 +23,15 @@ func compare(s settings) error {
 	}
 	var works []work.Workload
 	for _, w := range work.All() {
-		named := slices.ContainsFunc(list(s.workloads, ";"), func(p string) bool { return strings.HasPrefix(w.Name, p) })
+		named := slices.ContainsFunc(split(s.workloads, ","), func(p string) bool {
+			return w.Name == p || strings.HasSuffix(p, "*") && strings.HasPrefix(w.Name, p[:len(p)-1])
+		})
 		if named || s.workloads == "" && (s.profile == "full" || w.Quick) {
 			works = append(works, w)
 		}
 	}
 	if len(works) == 0 {
-		return fmt.Errorf("no workload begins with any of %q", s.workloads)
+		return fmt.Errorf("no workload is named by %q; -list prints their names", s.workloads)
 	}
 	for _, dir := range []string{s.dir, s.out} {
 		if err := os.MkdirAll(dir, 0o777); err != nil {
@@ -54,6 +56,9 @@ func compare(s settings) error {
 					key.Tree = p.tree // peers do not change with this repository
 				}
 				r, ok := state.Find(key)
+				if !ok && s.show {
+					continue
+				}
 				if !ok {
 					if r, err = p.run(w, e, key); err != nil {
 						return err
@@ -72,11 +77,14 @@ func compare(s settings) error {
 		names = append(names, e.Name)
 	}
 	rows := report.Summary(names, works, results)
-	title := fmt.Sprintf("%s, %s, tree %s, %s profile, scale %g, median of %d", time.Now().Format("2006-01-02"), p.machine, p.tree, s.profile, s.scale, s.runs)
-	if s.profile == "quick" {
-		title += "\n" + report.NoEvidence
+	if err := p.publish(names, rows); err != nil {
+		return err
 	}
-	report.Table(os.Stdout, title, names, rows)
+	return errors.Join(failed(results), p.judge(rows))
+}
+
+// failed names the runs that have failed.
+func failed(results []measure.Result) error {
 	var errs []error
 	for _, r := range results {
 		if r.Failed != "" {
@@ -86,11 +94,60 @@ func compare(s settings) error {
 	return errors.Join(errs...)
 }
 
+// publish prints the table and writes the page.
+func (p *place) publish(engines []string, rows []report.Row) error {
+	title := fmt.Sprintf("%s, %s, tree %s, %s profile, scale %g, median of %d", time.Now().Format("2006-01-02"), p.machine, p.tree, p.profile, p.scale, p.runs)
+	warning := ""
+	if p.profile == "quick" {
+		warning = report.NoEvidence
+	}
+	report.Table(os.Stdout, title, warning, engines, rows)
+	verdicts, err := p.verdicts(rows)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(p.out, "index.html")
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(report.Page(f, title, warning, engines, rows, verdicts), f.Close()); err != nil {
+		return err
+	}
+	fmt.Printf("\npage: %s\n", path)
+	return nil
+}
+
+func (p *place) verdicts(rows []report.Row) ([]report.Verdict, error) {
+	if p.require == "" {
+		return nil, nil
+	}
+	f, err := os.Open(p.require)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // it was only read
+	wanted, err := report.ReadWanted(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.require, err)
+	}
+	return report.Judge(rows, wanted), nil
+}
+
+// judge is an error that names what is wanted and was missed.
+func (p *place) judge(rows []report.Row) error {
+	list, err := p.verdicts(rows)
+	if err != nil {
+		return err
+	}
+	return report.Missed(list)
+}
+
 // choose returns the engines to compare: in the quick profile Rowan and the two best peers.
 func choose(s settings) ([]store.Engine, error) {
 	if s.engines != "" {
 		var out []store.Engine
-		for _, name := range list(s.engines, ",") {
+		for _, name := range split(s.engines, ",") {
 			e, err := store.Find(name)
 			if err != nil {
 				return nil, err

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/rowandb/rowan/bench/work"
 )
 
 func main() {
@@ -24,6 +26,7 @@ type settings struct {
 	runs                                           int
 	scale                                          float64
 	timeout                                        time.Duration
+	show, list                                     bool
 	child                                          string
 }
 
@@ -32,12 +35,14 @@ func run(args []string) error {
 	f := flag.NewFlagSet("compare", flag.ContinueOnError)
 	f.StringVar(&s.profile, "profile", "quick", "quick: a few workloads, one short run, no evidence; full: all of them, the median of several runs")
 	f.StringVar(&s.engines, "engines", "", "only these engines, with commas between")
-	f.StringVar(&s.workloads, "workloads", "", "only workloads whose names begin with one of these, with semicolons between")
+	f.StringVar(&s.workloads, "workloads", "", "only these workloads, with commas between; a name may end with * for all that begin so")
 	f.IntVar(&s.runs, "runs", 0, "runs of each; 0: 1 in the quick profile, 3 in the full one")
 	f.Float64Var(&s.scale, "scale", 0, "part of the full amount of work; 0: 0.25 in the quick profile, 1 in the full one")
 	f.StringVar(&s.dir, "dir", "", "directory for stores; default: one below the system's for temporary files. Data sets stay there for the next time")
 	f.StringVar(&s.out, "out", "", "directory for results.jsonl and index.html; default: results below dir")
 	f.StringVar(&s.require, "require", "", "file of wanted ratios; those that are missed are named, and the exit status is 1")
+	f.BoolVar(&s.show, "show", false, "show the results that are there and run nothing")
+	f.BoolVar(&s.list, "list", false, "print the names of all workloads and end")
 	f.DurationVar(&s.timeout, "timeout", 5*time.Minute, "longest time of one process")
 	f.StringVar(&s.child, "child", "", "for the command itself: what this process is to do")
 	if err := f.Parse(args); err != nil {
@@ -51,6 +56,12 @@ func run(args []string) error {
 	}
 	if s.child != "" {
 		return child(s.child)
+	}
+	if s.list {
+		for _, w := range work.All() {
+			fmt.Println(w.Name)
+		}
+		return nil
 	}
 	switch s.profile {
 	case "quick":
@@ -74,7 +85,7 @@ func or[T comparable](a, b T) T {
 	return a
 }
 
-func list(s, sep string) []string {
+func split(s, sep string) []string {
 	if s == "" {
 		return nil
 	}
