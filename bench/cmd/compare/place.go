@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -162,9 +163,23 @@ func machine() string {
 	return fmt.Sprintf("%d x %s", cpus(), cpu)
 }
 
-// tree names the commit of this repository, with a mark if files have been changed since.
+// tree names the commit of this repository that the program was built from, with a mark if files had been changed since.
 func tree() string {
-	out, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=10").Output()
+	revision, mark := "", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				revision = s.Value[:min(len(s.Value), 10)]
+			case s.Key == "vcs.modified" && s.Value == "true":
+				mark = "-dirty"
+			}
+		}
+	}
+	if revision != "" {
+		return revision + mark
+	}
+	out, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=10").Output() // go run does not say
 	if err != nil {
 		return "unknown"
 	}
