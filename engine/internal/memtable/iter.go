@@ -34,6 +34,7 @@ type iter struct {
 	right  uint32
 	low    uint32
 	refs   [most]uint32
+	sum    byte // keeps near from being optimized away
 
 	// The current row.
 	walk     walk
