@@ -40,7 +40,7 @@ const (
 	slotSizeMin     = 2 * record.BlockSize
 	NoSyncDelay     = 10 * time.Millisecond
 	NoSyncBytes     = 256 << 10
-	UnsyncedMax     = 64 << 20
+	UnsyncedMax     = 16 << 20
 	quiet           = time.Second // without records, before the header-only block
 	bufferFirst     = 64 << 10
 	bufferMax       = direct.BufferSize
@@ -67,7 +67,7 @@ type Options struct {
 
 	NoSyncDelay time.Duration // longest wait of a record that nobody waits for; 0 = 10 ms
 	NoSyncBytes int           // queued bytes that are written at once; 0 = 256 KiB
-	UnsyncedMax int64         // placed bytes that are not durable, above which Throttle waits; 0 = 64 MiB
+	UnsyncedMax int64         // placed bytes that are not durable, above which Throttle waits; 0 = 16 MiB
 
 	// Manual starts no goroutine: nothing is written unless Wait, Sync, Throttle, Tick or Close is called.
 	Manual bool
