@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/internal/prefetch"
 )
 
 const (
@@ -21,6 +22,7 @@ func (it *Iter) NextBatch(b *cell.Batch, stop []byte) {
 	if s == nil || s.row == nil || !s.allCols || s.walk != walkFresh || s.hideOn {
 		return
 	}
+	s.ahead = true
 	if !s.loaded {
 		s.reload()
 	}
@@ -52,7 +54,6 @@ func (s *iter) batchRow(b *cell.Batch, stop []byte) bool {
 		b.Cells = append(b.Cells, cell.Cell{})
 		c := &b.Cells[from]
 		s.fill(c, s.t.entry(w))
-		s.sum += near(c.Value)
 	} else {
 		for n := -1; n != len(b.Cells) && len(b.Cells)-from <= batchMax; {
 			n = len(b.Cells)
@@ -73,11 +74,21 @@ func (s *iter) batchRow(b *cell.Batch, stop []byte) bool {
 	return true
 }
 
-// near reads a byte of each cache line of a value. Values lie anywhere in memory: who copies them one after the other waits for
-// each, while these loads do not wait for each other.
-func near(p []byte) (sum byte) {
-	for i := 0; i < len(p); i += 64 {
-		sum += p[i]
+// rowBytes is how much of a row's record is asked for ahead of a batch: all of it, if its value is of the usual size.
+const rowBytes = 192
+
+// lookAhead asks for the rows of the leaf to the right and for the leaf behind it. They lie anywhere in memory; by the time the rows of
+// this leaf are done they are here. What a writer changes meanwhile does no harm: a prefetch of a wrong place is a prefetch in vain.
+func (s *iter) lookAhead() {
+	if s.right == 0 {
+		return
 	}
-	return sum
+	n := (*node)(s.t.at(s.right))
+	h := n.hdr.Load()
+	for i := range min(count(h), slots) {
+		prefetch.Lines(s.t.at(n.ref(h, i)&refMask), rowBytes)
+	}
+	if next := n.next.Load(); next != 0 {
+		(*node)(s.t.at(next)).touch()
+	}
 }

@@ -11,7 +11,7 @@ import (
 const (
 	chunkSize  = 64 << 10
 	chunksKept = 256 // unused ones a log holds on to: memory that is not there yet costs far more than the copy into it
-	placedHead = 12 // size 4 B, sequence 8 B, before the bytes of each record
+	placedHead = 12  // size 4 B, sequence 8 B, before the bytes of each record
 )
 
 // batch is a run of placed records.
