@@ -125,7 +125,7 @@ func (n *node) ref(h uint64, place int) uint32 { return n.slotRef(n.slot(h, plac
 // unchanged reports whether what was read since h was loaded belongs to the state that h published.
 func (n *node) unchanged(h uint64) bool { return n.hdr.Load()&^hdrLatch == h&^hdrLatch }
 
-func (n *node) unlatch() { n.hdr.Store(n.hdr.Load() &^ hdrLatch) }
+func (n *node) unlatch() { store64(&n.hdr, n.hdr.Load()&^hdrLatch) }
 
 // lowerHead is the number of items whose head is below kh.
 func (n *node) lowerHead(h, kh uint64) int {
@@ -332,17 +332,17 @@ func pause(spins int) int {
 }
 
 // insertAt puts an item into latched node n, which has room, and publishes it. The latch stays.
-func (n *node) insertAt(h uint64, at int, hd uint64, ref, kid uint32) (published uint64) {
+func (n *node) insertAt(h uint64, at int, hd uint64, ref, kid uint32) {
 	free := bits.TrailingZeros64(^n.used)
 	s := slotNumber(free)
 	from, to := &n.order[h/hdrList&1], &n.order[h/hdrList&1^1]
 	n.lines[s>>3].mine++
 	to.mine++
 	n.used |= 1 << free
-	n.head(s).Store(hd)
-	n.slotRef(s).Store(ref)
+	store64(n.head(s), hd)
+	store32(n.slotRef(s), ref)
 	if n.level > 0 {
-		n.kid(s).Store(kid)
+		store32(n.kid(s), kid)
 	}
 	last := count(h) >> 3
 	i := at >> 3
@@ -360,13 +360,12 @@ func (n *node) insertAt(h uint64, at int, hd uint64, ref, kid uint32) (published
 		carry = w >> 56
 	}
 	h = (h ^ hdrList) + hdrGen + 1<<8
-	n.hdr.Store(h)
-	return h
+	store64(&n.hdr, h)
 }
 
-// put stores only what changes: the two lists of a node are mostly alike, and a load is far cheaper than an atomic store.
+// put stores only what changes: the two lists of a node are mostly alike, and where a store is atomic a load is far cheaper.
 func put(a *atomic.Uint64, v uint64) {
 	if a.Load() != v {
-		a.Store(v)
+		store64(a, v)
 	}
 }

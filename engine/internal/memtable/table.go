@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/internal/prefetch"
 )
 
 // ErrReleased is returned by changes after Release.
@@ -109,6 +110,7 @@ func (t *Table) alloc(w *writer, size int) (uint32, unsafe.Pointer, error) {
 		}
 	}
 	ref, p := w.ref, w.p
+	prefetch.Lines(unsafe.Add(p, size), 256) // for the next one: memory that nobody has used for long
 	w.ref, w.p, w.left = ref+uint32(size>>wordLog), unsafe.Add(p, size), w.left-size
 	return ref, p, nil
 }
