@@ -59,7 +59,7 @@ func (r *rowan) scan(start []byte, n int, reverse bool, fn func(key, value []byt
 	case start != nil:
 		set = engine.InfiniteRange(string(start))
 	}
-	return r.t.ReadCellsBorrowed(context.Background(), set, func(c engine.BorrowedCell) bool { fn(c.Row, c.Value); return true }, opts...)
+	return r.t.ReadCellsBorrowed(context.Background(), set, func(c *engine.BorrowedCell) bool { fn(c.Row, c.Value); return true }, opts...)
 }
 
 func (r *rowan) settle() error {

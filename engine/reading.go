@@ -21,10 +21,11 @@ type reading struct {
 	without map[levels.Num]bool
 }
 
-// scan returns all sources of the table that may hold columns of o, newest first, joined.
-func (r *reading) scan(o cell.IterOptions, cfg merge.Config) *merge.Iter {
+// scan has m join all sources of the table that may hold columns of o, newest first.
+func (r *reading) scan(m *merge.Scan, o cell.IterOptions, cfg merge.Config) {
 	if len(r.table.groups) == 1 {
-		return merge.New(cfg, r.sources(nil, &r.table.groups[0], o))
+		m.Reset(cfg, r.sources(nil, &r.table.groups[0], o))
+		return
 	}
 	var src []cell.Iter
 	var ends []int
@@ -34,9 +35,8 @@ func (r *reading) scan(o cell.IterOptions, cfg merge.Config) *merge.Iter {
 			ends = append(ends, len(src))
 		}
 	}
-	m := merge.New(cfg, src)
+	m.Reset(cfg, src)
 	m.Groups(ends)
-	return m
 }
 
 // sources appends the sources of one tree.
