@@ -191,6 +191,8 @@ type reader struct {
 	asOf     int64
 	buf      []cell.Cell
 	joined   merge.Scan // of a scan
+	sources  sources
+	spans    []span
 	rows     rowRun
 	rowOut   rowOutput
 	cellOut  cellOutput
@@ -242,10 +244,12 @@ func (rd *reader) pin(ctx context.Context, t *Table) error {
 		}
 	} else {
 		rd.st, rd.seq = rd.db.states.pinWith(rd.db.visible)
-		rd.asOf = rd.db.clock.now()
 	}
 	if rd.table = rd.st.tables[t.name]; rd.table == nil {
 		return fmt.Errorf("%w: %q", ErrNoTable, t.name)
+	}
+	if rd.opts.snap == nil && !rd.table.families.Plain() { // without rules no read asks for the time
+		rd.asOf = rd.db.clock.now()
 	}
 	if l := rd.opts.leave; l != nil {
 		rd.leaveOut(l)
@@ -277,7 +281,9 @@ func (rd *reader) recycle() {
 	}
 	rd.reading, rd.ctx, rd.opts, rd.filtered, rd.asOf = reading{}, nil, readOptions{}, false, 0
 	rd.buf, rd.page = rd.buf[:0], page{col: rd.page.col[:0]}
+	clear(rd.spans[:cap(rd.spans)])
 	rd.rows.reset()
+	rd.sources.reset()
 	rd.rowOut.forget()
 	rd.cellOut = cellOutput{}
 	readers.Put(rd)
@@ -288,7 +294,7 @@ func (rd *reader) iterOptions(scan bool) cell.IterOptions {
 	if rd.filtered {
 		o = rd.table.narrowed(&rd.prog)
 	}
-	o.NoFill, o.Stats = scan, &rd.db.stats.reads
+	o.Pass, o.Stats = scan, &rd.db.stats.reads
 	return o
 }
 

@@ -88,9 +88,12 @@ const aliveRows = 64
 // each walks the rows of set in the direction asked for and hands them to out. Runs of rows are used where nothing has to be
 // known of each cell.
 func (rd *reader) each(set RowSet, out rowSink) (err error) {
-	spans, err := spansOf(set)
+	spans, err := spansOf(rd.spans, set)
 	if err != nil {
 		return err
+	}
+	if rd.spans = spans[:0]; cap(spans) > 64 {
+		rd.spans = nil
 	}
 	spans = rd.opts.behind(spans)
 	if rd.filtered {
@@ -105,7 +108,7 @@ func (rd *reader) each(set RowSet, out rowSink) (err error) {
 	}
 	m := &rd.joined
 	cfg := rd.config()
-	rd.scan(m, rd.iterOptions(true), cfg)
+	rd.scan(m, &rd.sources, rd.iterOptions(true), cfg)
 	defer closeInto(m, &err)
 	defer mapped.Leave(mapped.Enter(), &err)
 	rd.db.stats.scans.Add(1)

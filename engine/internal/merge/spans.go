@@ -5,6 +5,7 @@ import (
 
 	"github.com/rowandb/rowan/block"
 	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/levels"
 )
 
 // spanner is an iterator that can hand out rows by the block. See sstable.Iter for what Span does.
@@ -54,4 +55,9 @@ func (m *Masked) Span(sp *block.Span, stop []byte, back bool) bool {
 		}
 	}
 	return it.Span(sp, stop, back)
+}
+
+// Reset makes r a source over other files, reusing its memory. It must have been closed.
+func (r *Run) Reset(files []*levels.File, open OpenFile) {
+	*r = Run{files: files, open: open, at: -1, row: r.row[:0], keep: r.keep[:0]}
 }
