@@ -62,7 +62,9 @@ type readOptions struct {
 	snap    *Snapshot
 	page    pageOptions
 	leave   *LeftOut
-	err     error
+	// rowByRow has a scan look at each row by itself, as it does for filters and pages. For tests that compare the two ways.
+	rowByRow bool
+	err      error
 }
 
 type readOption func(*readOptions)

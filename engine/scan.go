@@ -112,8 +112,14 @@ func (rd *reader) each(set RowSet, out rowSink) (err error) {
 	defer closeInto(m, &err)
 	defer mapped.Leave(mapped.Enter(), &err)
 	rd.db.stats.scans.Add(1)
-	runs := !rd.filtered && !rd.page.track && rd.opts.page.after.Row == ""
+	runs := !rd.opts.rowByRow && !rd.filtered && !rd.page.track && rd.opts.page.after.Row == ""
 	r := &rd.rows
+	taken := uint64(0)
+	defer func() {
+		if taken > 0 {
+			rd.db.stats.runs.Add(taken)
+		}
+	}()
 	r.back, r.limit, r.plain = rd.opts.reverse, rd.opts.limit, cfg.Raw || cfg.Families.Plain()
 	for i := range spans {
 		s := spans[i]
@@ -130,6 +136,7 @@ func (rd *reader) each(set RowSet, out rowSink) (err error) {
 			}
 			if runs {
 				if sp, from, to := m.Run(); sp != nil {
+					taken++
 					r.set(sp, from, to)
 					ended := r.clip(s)
 					rows, more, err := out.run(rd, r)
