@@ -144,44 +144,105 @@ func (k *Keys) above(r int, key []byte, h uint64) bool {
 // Lone reports whether all rows have one cell, and all cells one column.
 func (k *Keys) Lone() bool { return k.Cells == k.Rows && k.Cols == 1 }
 
-// Lone walks the rows of a block of which Keys.Lone is true, one cell each.
-type Lone struct {
-	b            []byte
-	base         int64
-	tsMask       uint64
-	valMask      uint64
-	rowMask      uint64
-	ts, tsW      int
-	val, valW    int
-	valLen       int
-	row, rowEnds int
-	rowW, rowLen int
+// stripMax is how many cells a Strip holds.
+const stripMax = 64
+
+// Strip is what the keys say of a few cells one behind the other, taken out of the block's arrays in one go.
+type Strip struct {
+	N       int               // cells
+	Codes   [stripMax]uint16  // of their columns
+	TS      [stripMax]int64   //
+	Ends    [stripMax + 1]int // Ends[i+1] is where the value of cell i ends in the block's values, Ends[i] where it begins
+	KeyEnds [stripMax + 1]int // likewise of the suffixes of rows, see TakeRows
 }
 
-// Walk returns a walk. The block must be one of which k.Lone is true.
-func (k *Keys) Walk() Lone {
-	return Lone{b: k.b, base: k.base, tsMask: k.tsMask, valMask: k.valMask, rowMask: k.rowMask, ts: k.ts, tsW: k.tsW,
-		val: k.valEnds, valW: k.valW, valLen: k.valLen, row: k.rows, rowEnds: k.rowEnds, rowW: k.rowW, rowLen: k.rowLen}
+// Take fills s with the cells [from, to) of row r, or as many of them as there is room for.
+func (k *Keys) Take(s *Strip, r, from, to int) {
+	s.N = min(to-from, stripMax)
+	k.takeCodes(s, from)
+	k.takeEnds(s, from)
+	if k.tsPerRow {
+		ts := k.TS(from, r)
+		for i := range s.TS[:s.N] {
+			s.TS[i] = ts
+		}
+		return
+	}
+	k.takeTS(s, from)
 }
 
-// At returns the suffix, the timestamp and the place of the value of row r in the block's values.
-func (w *Lone) At(r int) (suffix []byte, ts int64, from, to int) {
-	b := w.b
-	s, e := w.row+r*w.rowLen, w.row+r*w.rowLen+w.rowLen
-	if w.rowW != 0 {
-		at := w.rowEnds + r*w.rowW
-		e = w.row + int(binary.LittleEndian.Uint64(b[at:])&w.rowMask)
-		if r > 0 {
-			s = w.row + int(binary.LittleEndian.Uint64(b[at-w.rowW:])&w.rowMask)
+// TakeRows fills s with rows from from on, up to to, of a block of which k.Lone is true.
+func (k *Keys) TakeRows(s *Strip, from, to int) {
+	s.N = min(to-from, stripMax)
+	k.takeEnds(s, from)
+	k.takeTS(s, from)
+	ends := s.KeyEnds[:s.N+1]
+	if k.rowW == 0 {
+		for i := range ends {
+			ends[i] = k.rows + (from+i)*k.rowLen
+		}
+		return
+	}
+	ends[0], _ = k.suffix(from)
+	b, at, w, mask, rows := k.b, k.rowEnds+from*k.rowW, k.rowW, k.rowMask, k.rows
+	for i := 1; i < len(ends); i++ {
+		ends[i] = rows + int(binary.LittleEndian.Uint64(b[at:])&mask)
+		at += w
+	}
+}
+
+// Key appends the suffix of row number i of the strip to key, which ends with the block's prefix.
+func (k *Keys) Key(key []byte, s *Strip, i int) []byte {
+	from, to := s.KeyEnds[i&(stripMax-1)], s.KeyEnds[i&(stripMax-1)+1]
+	n := len(key)
+	if to-from <= 16 && from+16 <= len(k.b) && n+16 <= cap(key) {
+		// Short keys are the rule, and two stores are less than a call.
+		p, q := key[n:n+16], k.b[from:from+16]
+		binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(q))
+		binary.LittleEndian.PutUint64(p[8:], binary.LittleEndian.Uint64(q[8:]))
+		return key[:n+to-from]
+	}
+	return append(key, k.b[from:to]...)
+}
+
+func (k *Keys) takeCodes(s *Strip, from int) {
+	codes := s.Codes[:s.N]
+	b, at := k.b, k.codes+from*k.codeW
+	switch k.codeW {
+	case 0:
+		clear(codes)
+	case 1:
+		for i, c := range b[at : at+len(codes)] {
+			codes[i] = uint16(c)
+		}
+	default:
+		for i := range codes {
+			codes[i] = binary.LittleEndian.Uint16(b[at:])
+			at += 2
 		}
 	}
-	from, to = r*w.valLen, r*w.valLen+w.valLen
-	if w.valW != 0 {
-		at := w.val + r*w.valW
-		to = int(binary.LittleEndian.Uint64(b[at:]) & w.valMask)
-		if r > 0 {
-			from = int(binary.LittleEndian.Uint64(b[at-w.valW:]) & w.valMask)
-		}
+}
+
+func (k *Keys) takeTS(s *Strip, from int) {
+	b, at, w, mask, base := k.b, k.ts+from*k.tsW, k.tsW, k.tsMask, k.base
+	for i := range s.TS[:s.N] {
+		s.TS[i] = base + int64(binary.LittleEndian.Uint64(b[at:])&mask)
+		at += w
 	}
-	return b[s:e:e], w.base + int64(binary.LittleEndian.Uint64(b[w.ts+r*w.tsW:])&w.tsMask), from, to
+}
+
+func (k *Keys) takeEnds(s *Strip, from int) {
+	ends := s.Ends[:s.N+1]
+	if k.valW == 0 {
+		for i := range ends {
+			ends[i] = (from + i) * k.valLen
+		}
+		return
+	}
+	ends[0] = k.ValueStart(from)
+	b, at, w, mask := k.b, k.valEnds+from*k.valW, k.valW, k.valMask
+	for i := 1; i < len(ends); i++ {
+		ends[i] = int(binary.LittleEndian.Uint64(b[at:]) & mask)
+		at += w
+	}
 }

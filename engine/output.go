@@ -172,6 +172,14 @@ func (o *cellOutput) row(rd *reader, m *merge.Scan) (any, more bool, err error) 
 // Alive implements filter.Output.
 func (o *cellOutput) Alive() error { return o.rd.alive() }
 
+// lender is the function to hand cells to.
+func (o *cellOutput) lender() func(*BorrowedCell) bool {
+	if o.spoil {
+		return o.lend
+	}
+	return o.fn
+}
+
 // lend calls the caller's function.
 func (o *cellOutput) lend(x *BorrowedCell) bool {
 	if !o.spoil {

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/rowandb/rowan/block"
 	"github.com/rowandb/rowan/engine/internal/merge"
 	"github.com/rowandb/rowan/io/mapped"
@@ -25,6 +27,7 @@ type rowRun struct {
 	columns  []column // of the block's dictionary, as far as they are known
 	dict     uint32   // name of that dictionary
 	plain    bool     // no rule drops anything
+	strip    block.Strip
 }
 
 // column is what a scan knows of a column of a dictionary.
@@ -42,7 +45,10 @@ func (r *rowRun) reset() {
 	if cap(columns) > scratchCells {
 		columns = nil
 	}
-	*r = rowRun{key: r.key[:0], columns: columns}
+	if cap(r.key) > bufferKeep {
+		r.key = nil
+	}
+	r.sp, r.dict, r.key, r.columns = nil, 0, r.key[:0], columns
 }
 
 // set makes r the rows [from, to) of sp.
@@ -53,7 +59,7 @@ func (r *rowRun) set(sp *block.Span, from, to int) {
 	}
 	r.dict = sp.Dict
 	p := sp.Keys.Prefix()
-	r.key, r.prefix = append(r.key[:0], p...), len(p)
+	r.key, r.prefix = append(slices.Grow(r.key[:0], len(p)+32), p...), len(p)
 	n := sp.Keys.Cols
 	if cap(r.columns) < n {
 		r.columns = make([]column, n, max(n, 32))
@@ -81,6 +87,9 @@ func (r *rowRun) clip(s span) (ended bool) {
 	}
 	return false
 }
+
+// bufferKeep bounds the memory that is kept for the key of the next scan.
+const bufferKeep = 64 << 10
 
 // aliveRows is how many rows go between two looks at whether the caller has given up.
 const aliveRows = 64

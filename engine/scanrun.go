@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/engine/internal/merge"
 )
 
 // learn finds out about column number code of the block.
@@ -20,51 +21,49 @@ func (r *rowRun) learn(rd *reader, c *column, code int) (err error) {
 
 // run implements rowSink.
 func (o *cellOutput) run(rd *reader, r *rowRun) (rows int64, more bool, err error) {
-	if r.plain && r.sp.Keys.Lone() {
+	k := r.sp.Keys
+	if r.plain && k.Lone() {
 		return o.lone(rd, r)
 	}
-	k := r.sp.Keys
-	ch := &r.sp.Chunk
-	x := &o.cell
+	ch, x, strip, fn := &r.sp.Chunk, &o.cell, &r.strip, o.lender()
 	for n := r.to - r.from; n > 0; n-- {
 		row := r.to - n
 		if r.back {
 			row = r.from + n - 1
 		}
-		any, code, rank, over := false, -1, 0, false
-		var col *column
-		i, end := k.RowCells(row)
-		for first := i; i < end; i++ {
-			if c := k.Code(i); c != code {
-				if col, err = r.column(rd, c); err != nil {
-					return rows, false, err
+		any, code, rank := false, -1, 0
+		var v *merge.Verdict
+		first, end := k.RowCells(row)
+		for at := first; at < end; at += strip.N {
+			k.Take(strip, row, at, end)
+			for i := 0; i < strip.N && i < len(strip.Codes); i++ {
+				if c := int(strip.Codes[i]); c != code {
+					col, err := r.column(rd, c)
+					if err != nil {
+						return rows, false, err
+					}
+					code, rank, v = c, 0, &col.verdict
+					x.Family, x.Qualifier = col.family, col.qualifier
+				} else {
+					rank++
 				}
-				code, rank = c, 0
-				over = col.verdict.Versions <= 0
-				x.Family, x.Qualifier = col.family, col.qualifier
-			} else {
-				rank++
-			}
-			if over {
-				continue
-			}
-			ts := k.TS(i, row)
-			if rank >= col.verdict.Versions || ts < col.verdict.Floor || col.verdict.Rule != nil && col.verdict.Rule.Drops(rank, ts, rd.asOf) {
-				over = true
-				continue
-			}
-			if (i >= ch.To || i < ch.From) && !r.sp.Values.Load(ch, i, first) {
-				return rows, false, rd.joined.Err()
-			}
-			v0, v1 := k.ValueStart(i)-ch.Base, k.ValueEnd(i)-ch.Base
-			if !any {
-				any = true
-				r.key = append(r.key[:r.prefix], k.Suffix(row)...)
-				x.Row = r.key[:len(r.key):len(r.key)]
-			}
-			x.Timestamp, x.Value = Timestamp(ts), ch.Bytes[v0:v1:v1]
-			if !o.lend(x) {
-				return rows + 1, false, nil
+				ts := strip.TS[i]
+				if rank >= v.Versions || ts < v.Floor || v.Rule != nil && v.Rule.Drops(rank, ts, rd.asOf) {
+					continue // as all older ones of the column
+				}
+				if (at+i >= ch.To || at+i < ch.From) && !r.sp.Values.Load(ch, at+i, first) {
+					return rows, false, rd.joined.Err()
+				}
+				if !any {
+					any = true
+					r.key = append(r.key[:r.prefix], k.Suffix(row)...)
+					x.Row = r.key[:len(r.key):len(r.key)]
+				}
+				v0, v1 := strip.Ends[i]-ch.Base, strip.Ends[i+1]-ch.Base
+				x.Timestamp, x.Value = Timestamp(ts), ch.Bytes[v0:v1:v1]
+				if !fn(x) {
+					return rows + 1, false, nil
+				}
 			}
 		}
 		if any {
@@ -92,29 +91,31 @@ func (o *cellOutput) lone(rd *reader, r *rowRun) (rows int64, more bool, err err
 	if err != nil {
 		return 0, false, err
 	}
-	x := &o.cell
+	k, ch, x, strip, fn := r.sp.Keys, &r.sp.Chunk, &o.cell, &r.strip, o.lender()
 	x.Family, x.Qualifier = col.family, col.qualifier
-	w := r.sp.Keys.Walk()
-	ch := &r.sp.Chunk
-	row, step := r.from, 1
-	if r.back {
-		row, step = r.to-1, -1
-	}
-	for n := r.to - r.from; n > 0; n-- {
-		if (row >= ch.To || row < ch.From) && !r.sp.Values.Load(ch, row, row) {
-			return rows, false, rd.joined.Err()
+	prefix := r.key[:r.prefix]
+	for left := r.to - r.from; left > 0; left -= strip.N {
+		from, i, end, step := r.to-left, 0, 0, 1
+		if r.back {
+			from = max(r.from, r.from+left-len(strip.TS))
+			k.TakeRows(strip, from, r.from+left)
+			i, end, step = strip.N-1, -1, -1
+		} else {
+			k.TakeRows(strip, from, r.to)
+			end = strip.N
 		}
-		suffix, ts, v0, v1 := w.At(row)
-		key := append(r.key[:r.prefix], suffix...)
-		r.key = key
-		x.Row, x.Timestamp = key[:len(key):len(key)], Timestamp(ts)
-		v0, v1 = v0-ch.Base, v1-ch.Base
-		x.Value = ch.Bytes[v0:v1:v1]
-		rows++
-		if !o.lend(x) {
-			return rows, false, nil
+		for ; i != end && i < len(strip.TS); i += step {
+			if (from+i >= ch.To || from+i < ch.From) && !r.sp.Values.Load(ch, from+i, from+i) {
+				return rows, false, rd.joined.Err()
+			}
+			key := k.Key(prefix, strip, i)
+			v0, v1 := strip.Ends[i]-ch.Base, strip.Ends[i+1]-ch.Base
+			x.Row, x.Timestamp, x.Value = key[:len(key):len(key)], Timestamp(strip.TS[i]), ch.Bytes[v0:v1:v1]
+			rows++
+			if !fn(x) {
+				return rows, false, nil
+			}
 		}
-		row += step
 	}
 	return rows, true, nil
 }
