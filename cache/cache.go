@@ -150,6 +150,15 @@ func (f *File) Get(slot int) Handle {
 	return Handle{e}
 }
 
+// Peek is Get for those who pass over many entries: the hit does not keep the entry from being evicted.
+func (f *File) Peek(slot int) Handle {
+	e := f.slots[slot].Load()
+	if e == nil || !e.acquire() {
+		return Handle{}
+	}
+	return Handle{e}
+}
+
 // Count adds to the statistics.
 func (c *Cache) Count(hits, misses uint64) {
 	if hits > 0 {
@@ -162,7 +171,13 @@ func (c *Cache) Count(hits, misses uint64) {
 
 // Reserve returns room for n bytes, held and not yet in any slot, evicting what it must. It returns a Handle that holds nothing
 // when n is over an eighth of the capacity, or everything is held.
-func (f *File) Reserve(n int) Handle {
+func (f *File) Reserve(n int) Handle { return f.reserve(n, false) }
+
+// ReserveSpare is Reserve for what is not worth the eviction of anything: it holds nothing either when less than a sixteenth of the
+// capacity is free.
+func (f *File) ReserveSpare(n int) Handle { return f.reserve(n, true) }
+
+func (f *File) reserve(n int, spare bool) Handle {
 	c := f.c
 	size := int64(n)
 	if size == 0 || size > c.capacity/8 {
@@ -172,6 +187,9 @@ func (f *File) Reserve(n int) Handle {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	rounded := c.mem.roundUp(size)
+	if spare && c.used+rounded > c.capacity-c.capacity/16 {
+		return Handle{}
+	}
 	if c.used+rounded > c.capacity && !c.makeRoomLocked(rounded) {
 		c.refused.Add(1)
 		return Handle{}

@@ -34,6 +34,11 @@ type IterOptions struct {
 	// cache are used.
 	NoFill bool
 
+	// Pass says that blocks are passed over one after the other, most of them once: for scans. What is read at first goes into the
+	// cache, because a short scan is likely to be made again near by, and what follows only as far as the cache has room
+	// to spare. NoFill goes before it.
+	Pass bool
+
 	// Stats, if not nil, gets what the iterator did added when it is closed.
 	Stats *ReadStats
 }

@@ -13,7 +13,7 @@ import (
 // counters are the store's running totals.
 type counters struct {
 	batches, changes, bytesIn        atomic.Uint64
-	rowReads, scans, filtered        atomic.Uint64
+	rowReads, scans, runs, filtered  atomic.Uint64
 	flushes, compactions, moves      atomic.Uint64
 	collected, forgotten             atomic.Uint64
 	bytesWritten, bytesCompacted     atomic.Uint64

@@ -62,7 +62,9 @@ type readOptions struct {
 	snap    *Snapshot
 	page    pageOptions
 	leave   *LeftOut
-	err     error
+	// rowByRow has a scan look at each row by itself, as it does for filters and pages. For tests that compare the two ways.
+	rowByRow bool
+	err      error
 }
 
 type readOption func(*readOptions)
@@ -144,13 +146,8 @@ func (t *Table) ReadRows(ctx context.Context, set RowSet, fn func(Row) bool, opt
 	}
 	defer rd.end()
 	defer t.db.noted(&err)
-	return rd.each(set, func(m *merge.Iter) (bool, bool, error) {
-		cells, err := rd.guardedRow(m)
-		if err != nil || len(cells) == 0 {
-			return false, true, err
-		}
-		return true, fn(Row{Key: string(m.Row()), Cells: cells}), nil
-	})
+	rd.rowOut.fn = fn
+	return rd.each(set, &rd.rowOut)
 }
 
 // Rows is ReadRows as a sequence. The error, if any, comes last, with an empty row.
@@ -170,7 +167,7 @@ func (t *Table) Rows(ctx context.Context, set RowSet, opts ...ReadOption) iter.S
 // ReadCellsBorrowed calls fn for each cell of set, in order, until fn returns false. Cells are streamed, so that rows may be
 // of any size, and their bytes are the store's: they are valid only until fn returns. In a build with the tag invariants they
 // are overwritten then, so that whoever keeps them finds out.
-func (t *Table) ReadCellsBorrowed(ctx context.Context, set RowSet, fn func(BorrowedCell) bool, opts ...ReadOption) (err error) {
+func (t *Table) ReadCellsBorrowed(ctx context.Context, set RowSet, fn func(*BorrowedCell) bool, opts ...ReadOption) (err error) {
 	if fn == nil {
 		return fmt.Errorf("%w: nil function", ErrOption)
 	}
@@ -182,15 +179,7 @@ func (t *Table) ReadCellsBorrowed(ctx context.Context, set RowSet, fn func(Borro
 	defer t.db.noted(&err)
 	out := &rd.cellOut
 	out.rd, out.fn, out.spoil = rd, fn, invariants
-	return rd.each(set, func(m *merge.Iter) (any, more bool, err error) {
-		defer mapped.Leave(mapped.Enter(), &err)
-		out.begin(m.Row())
-		more, err = rd.cells(m, out.cell.Row, out)
-		if err == nil {
-			err = out.err
-		}
-		return out.any, more, err
-	})
+	return rd.each(set, out)
 }
 
 // reader is one call's read.
@@ -203,6 +192,10 @@ type reader struct {
 	page     page
 	asOf     int64
 	buf      []cell.Cell
+	joined   merge.Scan // of a scan
+	sources  sources
+	spans    []span
+	rows     rowRun
 	rowOut   rowOutput
 	cellOut  cellOutput
 }
@@ -253,10 +246,12 @@ func (rd *reader) pin(ctx context.Context, t *Table) error {
 		}
 	} else {
 		rd.st, rd.seq = rd.db.states.pinWith(rd.db.visible)
-		rd.asOf = rd.db.clock.now()
 	}
 	if rd.table = rd.st.tables[t.name]; rd.table == nil {
 		return fmt.Errorf("%w: %q", ErrNoTable, t.name)
+	}
+	if rd.opts.snap == nil && !rd.table.families.Plain() { // without rules no read asks for the time
+		rd.asOf = rd.db.clock.now()
 	}
 	if l := rd.opts.leave; l != nil {
 		rd.leaveOut(l)
@@ -288,6 +283,9 @@ func (rd *reader) recycle() {
 	}
 	rd.reading, rd.ctx, rd.opts, rd.filtered, rd.asOf = reading{}, nil, readOptions{}, false, 0
 	rd.buf, rd.page = rd.buf[:0], page{col: rd.page.col[:0]}
+	clear(rd.spans[:cap(rd.spans)])
+	rd.rows.reset()
+	rd.sources.reset()
 	rd.rowOut.forget()
 	rd.cellOut = cellOutput{}
 	readers.Put(rd)
@@ -298,7 +296,7 @@ func (rd *reader) iterOptions(scan bool) cell.IterOptions {
 	if rd.filtered {
 		o = rd.table.narrowed(&rd.prog)
 	}
-	o.NoFill, o.Stats = scan, &rd.db.stats.reads
+	o.Pass, o.Stats = scan, &rd.db.stats.reads
 	return o
 }
 
@@ -310,58 +308,6 @@ func (rd *reader) config() merge.Config {
 		c.First = rd.prog.First()
 	}
 	return c
-}
-
-// each walks the rows of set in the direction asked for. fn reports whether the row had a cell left, and whether to go on.
-func (rd *reader) each(set RowSet, fn func(m *merge.Iter) (any, more bool, err error)) (err error) {
-	spans, err := spansOf(set)
-	if err != nil {
-		return err
-	}
-	spans = rd.opts.behind(spans)
-	if rd.filtered {
-		if rd.prog.Empty() {
-			spans = nil
-		}
-		spans = within(spans, rd.prog.Rows)
-	}
-	if len(spans) == 0 {
-		rd.ended(nil)
-		return nil
-	}
-	m := rd.scan(rd.iterOptions(true), rd.config())
-	defer closeInto(m, &err)
-	rd.db.stats.scans.Add(1)
-	left := rd.opts.limit
-	for i := range spans {
-		s := spans[i]
-		if rd.opts.reverse {
-			s = spans[len(spans)-1-i]
-		}
-		ok, err := rd.move(m, func() bool { return rd.seek(m, s) })
-		for ; ok && err == nil && s.contains(m.Row()); ok, err = rd.move(m, m.Next) {
-			if err := rd.alive(); err != nil {
-				return err
-			}
-			found, more, err := fn(m)
-			if err != nil {
-				return err
-			}
-			if found && rd.opts.limit > 0 {
-				left--
-				more = more && left > 0
-			}
-			if !more || rd.page.full {
-				rd.ended(m.Row())
-				return nil
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	rd.ended(nil)
-	return nil
 }
 
 // alive returns an error if the caller has given up or the store is being closed.
@@ -387,34 +333,8 @@ func (rd *reader) ended(row []byte) {
 	}
 }
 
-func (rd *reader) seek(m *merge.Iter, s span) bool {
-	switch {
-	case !rd.opts.reverse && len(s.lo) == 0:
-		return m.First()
-	case !rd.opts.reverse:
-		return m.SeekGE(s.lo)
-	case s.hi == nil:
-		return m.Last()
-	}
-	return m.SeekLT(s.hi)
-}
-
-// move makes a row move with faults in mapped files turned into errors.
-func (rd *reader) move(m *merge.Iter, step func() bool) (ok bool, err error) {
-	defer mapped.Leave(mapped.Enter(), &err)
-	if ok = step(); !ok {
-		err = m.Err()
-	}
-	return ok, err
-}
-
-func (rd *reader) guardedRow(m *merge.Iter) (cells []Cell, err error) {
-	defer mapped.Leave(mapped.Enter(), &err)
-	return rd.row(m, m.Row())
-}
-
 // cells sends each cell of the current row that passes the filter, and was not returned before, to out.
-func (rd *reader) cells(m *merge.Iter, row []byte, out filter.Output) (more bool, err error) {
+func (rd *reader) cells(m filter.Cells, row []byte, out filter.Output) (more bool, err error) {
 	start := rd.enter(row)
 	if rd.filtered {
 		return rd.prog.Run(m, row, start, out)
@@ -441,7 +361,7 @@ func (rd *reader) cells(m *merge.Iter, row []byte, out filter.Output) (more bool
 }
 
 // row copies the current row's cells out.
-func (rd *reader) row(m *merge.Iter, row []byte) ([]Cell, error) {
+func (rd *reader) row(m filter.Cells, row []byte) ([]Cell, error) {
 	o := &rd.rowOut
 	o.begin(rd, row)
 	if _, err := rd.cells(m, row, o); err != nil {

@@ -43,6 +43,8 @@ type cursor struct {
 	r      *Reader
 	ln     *lane
 	noFill bool
+	pass   bool // cell.IterOptions.Pass
+	early  int  // with pass: parts that still go into the cache whatever it has room for
 	err    error
 
 	at    pos
@@ -83,6 +85,7 @@ type cursor struct {
 
 func (c *cursor) reset(r *Reader, ln *lane, o *cell.IterOptions) {
 	c.r, c.ln, c.noFill, c.err = r, ln, o.NoFill, nil
+	c.pass, c.early = o.Pass, earlyParts
 	c.zone = zone{}
 	if ln.n == laneCells {
 		c.zone.set(r, o)
@@ -212,6 +215,9 @@ func (c *cursor) slot(n int) int {
 // readAhead is how much a cursor that passes over the file once reads at a time.
 const readAhead = 256 << 10
 
+// earlyParts is how many parts a scan puts into the cache in any case: about those of a hundred small rows.
+const earlyParts = 6
+
 // part puts the raw bytes of the envelope [off, off+n) into h and, for keys, into c.keys. whole is the length of the block's
 // envelopes from off on.
 func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole int64) error {
@@ -219,7 +225,13 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 	h.release()
 	isKeys := part == block.PartKeys
 	if r.cached != nil {
-		if e := r.cached.Get(slot); e.Held() {
+		var e cache.Handle
+		if c.pass {
+			e = r.cached.Peek(slot)
+		} else {
+			e = r.cached.Get(slot)
+		}
+		if e.Held() {
 			c.hits++
 			h.pin, h.b = e, e.Bytes()
 			if isKeys {
@@ -231,7 +243,8 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 	}
 	inMap := r.view != nil && c.ln.n == laneCells
 	var stored []byte
-	if inMap && r.known(slot) {
+	known := inMap && r.known(slot)
+	if known {
 		p := r.view[off : off+n]
 		if block.Codec(p[16]) == block.CodecNone {
 			h.b = p[block.HeadLen:]
@@ -249,7 +262,18 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 			return err
 		}
 	}
-	head, body, err := block.Open(stored, block.Seed(r.id, off), part)
+	var head block.Head
+	var body []byte
+	var err error
+	if known && c.pass && !isKeys {
+		// What has been checked before and lies in memory is not checked at each pass.
+		if head, err = block.ReadHead(stored, part); err == nil && head.Stored != len(stored)-block.HeadLen {
+			err = damage.New(part.String(), 12, "%d bytes stored, the place has %d", head.Stored, len(stored)-block.HeadLen)
+		}
+		body = stored[block.HeadLen:]
+	} else {
+		head, body, err = block.Open(stored, block.Seed(r.id, off), part)
+	}
 	if err != nil && !inMap {
 		// Once more: what a second read does not show was never on disk, but a bit that turned over on its way.
 		if again, _, e := r.readAt(nil, off, int(n)); e == nil {
@@ -264,8 +288,15 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 	var raw []byte
 	var fill cache.Handle
 	plain := head.Codec == block.CodecNone
-	if r.cached != nil && !c.noFill && !(plain && inMap) {
+	switch {
+	case r.cached == nil || c.noFill || plain && inMap:
+	case !c.pass:
 		fill = r.cached.Reserve(head.Raw)
+	case c.early > 0:
+		c.early--
+		fill = r.cached.Reserve(head.Raw)
+	default:
+		fill = r.cached.ReserveSpare(head.Raw)
 	}
 	switch {
 	case plain && inMap:
@@ -285,7 +316,11 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 		raw = h.buf[:head.Raw]
 		err = block.Decode(head.Codec, raw, body)
 	}
-	if err == nil && isKeys {
+	switch {
+	case err != nil || !isKeys:
+	case known:
+		err = c.keys.View(raw) // the checksum says that these are the bytes that were parsed before
+	default:
 		err = c.keys.Parse(raw)
 	}
 	if err != nil {
@@ -321,7 +356,7 @@ func (c *cursor) read(off, n int64, isKeys bool, whole int64) ([]byte, error) {
 	if whole <= readAhead {
 		want = whole
 	}
-	if c.noFill && off == c.next {
+	if (c.noFill || c.pass) && off == c.next {
 		want = max(want, min(readAhead, c.r.size-off))
 	}
 	c.win = nil

@@ -52,8 +52,16 @@ var closedState = &state{err: fmt.Errorf("table iterator: %w", ErrClosed)}
 
 // NewIter returns an iterator, on no row yet. It keeps the file open until it is closed. o.Bounds and o.Columns are kept.
 func (r *Reader) NewIter(o cell.IterOptions) *Iter {
+	x := new(Iter)
+	r.Init(x, o)
+	return x
+}
+
+// Init is NewIter with the memory of an iterator that has been closed, or never used.
+func (r *Reader) Init(x *Iter, o cell.IterOptions) {
 	if !r.acquire() {
-		return &Iter{&state{err: fmt.Errorf("table %s: %w", r.name, ErrClosed)}}
+		x.state = &state{err: fmt.Errorf("table %s: %w", r.name, ErrClosed)}
+		return
 	}
 	it := statePool.Get().(*state)
 	it.r, it.o, it.err, it.valid, it.dir, it.many = r, o, nil, false, 0, false
@@ -66,7 +74,7 @@ func (r *Reader) NewIter(o cell.IterOptions) *Iter {
 	}
 	it.narrow = len(o.Columns.From) > 0 || o.Columns.To != nil || o.Bounds != nil
 	it.from, it.to, it.none = nil, nil, false
-	return &Iter{it}
+	x.state = it
 }
 
 // Close releases what the iterator holds. It may be called twice.
