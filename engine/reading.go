@@ -6,6 +6,7 @@ import (
 	"github.com/rowandb/rowan/bloom"
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/merge"
+	"github.com/rowandb/rowan/internal/stripe"
 	"github.com/rowandb/rowan/levels"
 )
 
@@ -16,7 +17,9 @@ type reading struct {
 	table *rtable
 	seq   uint64
 	own   *overlay // of a batch that reads; the newest source
-	flat  bool     // show what is stored, past the rules that old sources follow for good
+	slot  stripe.Slot
+	pts   *points // to be used again; may be nil
+	flat  bool    // show what is stored, past the rules that old sources follow for good
 	// without are the files to leave out, because they are damaged; nil for none, as always but with LeaveOutDamaged.
 	without map[levels.Num]bool
 }
@@ -101,8 +104,10 @@ func (g *group) ofClass(run []*levels.File, class int) []*levels.File {
 
 // point returns the sources that have row, newest first, joined and standing on it. A source without the row is left out;
 // for files the row filter decides first.
-func (r *reading) point(row []byte, o cell.IterOptions, cfg merge.Config) (_ *merge.Iter, err error) {
-	src := make([]cell.Iter, 0, 8)
+func (r *reading) point(row []byte, o cell.IterOptions, cfg merge.Config) (_ *points, err error) {
+	p := r.pts.take()
+	r.pts = p
+	src := p.src[:0]
 	var ends []int
 	for i := range r.table.groups {
 		g := &r.table.groups[i]
@@ -113,18 +118,21 @@ func (r *reading) point(row []byte, o cell.IterOptions, cfg merge.Config) (_ *me
 			for _, it := range src {
 				it.Close()
 			}
+			p.src = src
+			p.end()
 			return nil, err
 		}
 		if len(r.table.groups) > 1 {
 			ends = append(ends, len(src))
 		}
 	}
-	m := merge.New(cfg, src)
+	p.src = src
+	p.Init(cfg, src)
 	if ends != nil {
-		m.Groups(ends)
+		p.Groups(ends)
 	}
-	m.Here(row)
-	return m, nil
+	p.Here(row)
+	return p, nil
 }
 
 // pointSources appends the sources of one tree that have row. On an error too it returns all that is to be closed.
@@ -153,10 +161,8 @@ func (r *reading) pointSources(src []cell.Iter, g *group, row []byte, o cell.Ite
 // pointFlat appends the sources of a tree of one class that have row.
 func (r *reading) pointFlat(src []cell.Iter, g *group, row []byte, o cell.IterOptions, class int) (_ []cell.Iter, err error) {
 	if own := r.own.of(g.tree); own != nil && class >= len(g.layers) {
-		if it := own.NewIter(everything, o); it.SeekExact(row) {
+		if it := r.pts.memory(own, row, everything, &o); it != nil {
 			src = append(src, it)
-		} else {
-			it.Close()
 		}
 	}
 	mems := r.st.trees[g.tree]
@@ -170,14 +176,14 @@ func (r *reading) pointFlat(src []cell.Iter, g *group, row []byte, o cell.IterOp
 		} else if class < len(g.layers) {
 			continue
 		}
-		it := m.NewIter(r.seq, o)
-		if it.SeekExact(row) {
+		if it := r.pts.memory(m.Table, row, r.seq, &o); it != nil {
 			src = append(src, it)
-		} else {
-			it.Close()
 		}
 	}
 	tree := r.st.version.Trees[g.tree]
+	if tree.Empty() {
+		return src, nil
+	}
 	hash := bloom.HashRow(row)
 	for i := len(tree.Sub) - 1; i >= 0; i-- {
 		if src, err = r.pointRun(src, g, tree.Sub[i], row, hash, o, class); err != nil {
@@ -214,6 +220,7 @@ func (r *reading) pointRun(src []cell.Iter, g *group, run []*levels.File, row []
 		run = g.showing(run, row, class)
 	}
 	var it cell.Iter
+	lent := false
 	switch len(run) {
 	case 0:
 		return src, nil
@@ -223,11 +230,11 @@ func (r *reading) pointRun(src []cell.Iter, g *group, run []*levels.File, row []
 			return src, err
 		}
 		if !t.MayContainRow(hash) {
-			r.db.stats.filtered.Add(1)
+			r.db.stats.filtered.Add(r.slot, 1)
 			return src, nil
 		}
 		o.Point = true
-		it = t.NewIter(o)
+		it, lent = r.pts.table(t, &o), true // the pinned state lists the file, so it stays open
 	default:
 		it = merge.NewRun(run, r.db.files.opener(o)).Restrict(o.Columns)
 	}
@@ -236,6 +243,9 @@ func (r *reading) pointRun(src []cell.Iter, g *group, run []*levels.File, row []
 	}
 	err := it.Err()
 	it.Close()
+	if lent {
+		r.pts.untake()
+	}
 	return src, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/rowandb/rowan/cache"
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/internal/damage"
+	"github.com/rowandb/rowan/internal/stripe"
 )
 
 // pos names a block of a lane.
@@ -92,9 +93,9 @@ func (c *cursor) reset(r *Reader, ln *lane, o *cell.IterOptions) {
 	c.next, c.dict, c.keyFor = -1, 0, -1
 }
 
-func (c *cursor) close(stats *cell.ReadStats) {
+func (c *cursor) close(stats *cell.ReadStats, slot stripe.Slot) {
 	if stats != nil {
-		c.count(stats)
+		c.count(stats, slot)
 	}
 	c.keysH.drop()
 	c.valsH.drop()
@@ -109,7 +110,7 @@ func (c *cursor) close(stats *cell.ReadStats) {
 		c.winBuf = nil
 	}
 	if c.r != nil && c.r.cache != nil {
-		c.r.cache.Count(c.hits, c.misses)
+		c.r.cache.Count(slot, c.hits, c.misses)
 	}
 	c.hits, c.misses, c.err = 0, 0, nil
 	c.blocks, c.leftOut, c.valueParts = 0, 0, 0
@@ -185,6 +186,9 @@ func (c *cursor) load(p pos) bool {
 	c.releaseMore()
 	c.chunkFrom, c.chunkEnd = 0, 0
 	off, n, keysLen := c.index.Place(p.i)
+	if c.zone.point {
+		c.early(off, keysLen)
+	}
 	if err := c.part(&c.keysH, c.slot(0), off, keysLen, block.PartKeys, n); err != nil {
 		return c.fail(err)
 	}
@@ -198,6 +202,23 @@ func (c *cursor) load(p pos) bool {
 		c.dict = dicts.Add(1)
 	}
 	return true
+}
+
+// early asks memory for what a point read of the current block will look at, all at once: else it would wait for one after the
+// other.
+func (c *cursor) early(off, keysLen int64) {
+	r, slot := c.r, c.slot(0)
+	var sum byte
+	if r.view != nil && c.ln.n == laneCells && r.known(slot) {
+		sum = block.Touch(r.view[off+block.HeadLen : off+keysLen])
+	}
+	if r.cached != nil {
+		last := c.index.FirstPart(c.at.i+1) - c.index.FirstPart(c.at.i)
+		for i := range min(last, batchChunks) {
+			sum += byte(r.cached.Touch(slot + i))
+		}
+	}
+	c.seen += sum
 }
 
 // slot is the number of the current block's part n among all parts of the file.
