@@ -12,6 +12,7 @@ import (
 type points struct {
 	busy  bool
 	src   []cell.Iter
+	among []candidate
 	mems  [4]memtable.Iter
 	mem   int // the first of mems that is free
 	files [4]sstable.Iter
@@ -76,5 +77,7 @@ func (p *points) Close() error {
 
 func (p *points) end() {
 	clear(p.src)
+	clear(p.among)
+	p.among = p.among[:0]
 	p.src, p.busy = p.src[:0], false
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/merge"
 	"github.com/rowandb/rowan/internal/stripe"
+	"github.com/rowandb/rowan/sstable"
 	"github.com/rowandb/rowan/levels"
 )
 
@@ -185,17 +186,31 @@ func (r *reading) pointFlat(src []cell.Iter, g *group, row []byte, o cell.IterOp
 		return src, nil
 	}
 	hash := bloom.HashRow(row)
+	c := r.pts.among[:0]
 	for i := len(tree.Sub) - 1; i >= 0; i-- {
-		if src, err = r.pointRun(src, g, tree.Sub[i], row, hash, o, class); err != nil {
+		if c, err = r.candidates(c, g, tree.Sub[i], row, hash, class); err != nil {
 			return src, err
 		}
 	}
 	for l := 1; l < levels.Depth; l++ {
-		if src, err = r.pointRun(src, g, tree.Files[l], row, hash, o, class); err != nil {
+		if c, err = r.candidates(c, g, tree.Files[l], row, hash, class); err != nil {
+			return src, err
+		}
+	}
+	r.pts.among = c
+	for i := range c {
+		if src, err = r.candidate(src, &c[i], row, hash, o); err != nil {
 			return src, err
 		}
 	}
 	return src, nil
+}
+
+// candidate is a file that may have a row, or the few files of a run that share it.
+type candidate struct {
+	t   *sstable.Reader
+	run []*levels.File // if more than one
+	sum byte           // keeps Touch from being left out
 }
 
 func covers(rows []merge.Rows, row []byte) bool {
@@ -203,7 +218,8 @@ func covers(rows []merge.Rows, row []byte) bool {
 	return in
 }
 
-func (r *reading) pointRun(src []cell.Iter, g *group, run []*levels.File, row []byte, hash uint64, o cell.IterOptions, class int) ([]cell.Iter, error) {
+// candidates appends what of a run may have row. It asks memory for the lines of the filters, so that those of all runs come at once.
+func (r *reading) candidates(dst []candidate, g *group, run []*levels.File, row []byte, hash uint64, class int) ([]candidate, error) {
 	lo, hi := 0, len(run)
 	for lo < hi {
 		mid := (lo + hi) / 2
@@ -219,31 +235,38 @@ func (r *reading) pointRun(src []cell.Iter, g *group, run []*levels.File, row []
 	if len(g.standing) > 0 {
 		run = g.showing(run, row, class)
 	}
-	var it cell.Iter
-	lent := false
 	switch len(run) {
 	case 0:
-		return src, nil
+		return dst, nil
 	case 1:
 		t, err := r.db.files.table(run[0])
 		if err != nil {
-			return src, err
+			return dst, err
 		}
-		if !t.MayContainRow(hash) {
+		return append(dst, candidate{t: t, sum: t.TouchRow(hash)}), nil
+	}
+	return append(dst, candidate{run: run}), nil
+}
+
+// candidate appends c if it has row.
+func (r *reading) candidate(src []cell.Iter, c *candidate, row []byte, hash uint64, o cell.IterOptions) ([]cell.Iter, error) {
+	var it cell.Iter
+	if c.t != nil {
+		if !c.t.MayContainRow(hash) {
 			r.db.stats.filtered.Add(r.slot, 1)
 			return src, nil
 		}
 		o.Point = true
-		it, lent = r.pts.table(t, &o), true // the pinned state lists the file, so it stays open
-	default:
-		it = merge.NewRun(run, r.db.files.opener(o)).Restrict(o.Columns)
+		it = r.pts.table(c.t, &o) // the pinned state lists the file, so it stays open
+	} else {
+		it = merge.NewRun(c.run, r.db.files.opener(o)).Restrict(o.Columns)
 	}
 	if it.SeekGE(row) && bytes.Equal(it.Row(), row) {
 		return append(src, it), nil
 	}
 	err := it.Err()
 	it.Close()
-	if lent {
+	if c.t != nil {
 		r.pts.untake()
 	}
 	return src, err
