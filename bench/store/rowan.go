@@ -127,7 +127,7 @@ func (s *rowanSession) Scan(start []byte, n int, reverse bool, fn func(key, valu
 	if reverse {
 		opts = append(opts, engine.ReverseScan())
 	}
-	return s.r.t.ReadCellsBorrowed(background, set, func(c engine.BorrowedCell) bool { fn(c.Row, c.Value); return true }, opts...)
+	return s.r.t.ReadCellsBorrowed(background, set, func(c *engine.BorrowedCell) bool { fn(c.Row, c.Value); return true }, opts...)
 }
 
 func (s *rowanSession) Close() error { return nil }

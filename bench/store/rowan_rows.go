@@ -67,14 +67,14 @@ func (s *rowanRowSession) Write(cells []Cell) error {
 
 func (s *rowanRowSession) ReadRow(row []byte, fn func(Cell)) error {
 	key := string(row)
-	return s.r.t.ReadCellsBorrowed(background, engine.SingleRow(key), func(c engine.BorrowedCell) bool {
+	return s.r.t.ReadCellsBorrowed(background, engine.SingleRow(key), func(c *engine.BorrowedCell) bool {
 		fn(borrowed(c))
 		return true
 	})
 }
 
 // borrowed lends a cell on, for as long as it is lent.
-func borrowed(c engine.BorrowedCell) Cell {
+func borrowed(c *engine.BorrowedCell) Cell {
 	return Cell{Row: c.Row, Family: lent(c.Family), Qualifier: lent(c.Qualifier), Micros: int64(c.Timestamp), Value: c.Value}
 }
 
@@ -82,7 +82,7 @@ func lent(p []byte) string { return unsafe.String(unsafe.SliceData(p), len(p)) }
 
 func (s *rowanRowSession) Newest(row []byte, family, qualifier string, fn func([]byte)) (ok bool, err error) {
 	s.name = append(append(s.name[:0], family...), qualifier...)
-	err = s.r.t.ReadCellsBorrowed(background, engine.SingleRow(row), func(c engine.BorrowedCell) bool {
+	err = s.r.t.ReadCellsBorrowed(background, engine.SingleRow(row), func(c *engine.BorrowedCell) bool {
 		ok = true
 		fn(c.Value)
 		return false
@@ -91,7 +91,7 @@ func (s *rowanRowSession) Newest(row []byte, family, qualifier string, fn func([
 }
 
 func (s *rowanRowSession) ScanRows(fn func(Cell)) error {
-	return s.r.t.ReadCellsBorrowed(background, engine.AllRows(), func(c engine.BorrowedCell) bool {
+	return s.r.t.ReadCellsBorrowed(background, engine.AllRows(), func(c *engine.BorrowedCell) bool {
 		fn(borrowed(c))
 		return true
 	})

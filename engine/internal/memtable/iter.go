@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"math/bits"
 	"sync"
-	"unsafe"
 
 	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/internal/prefetch"
 )
 
 // Iter walks a table as of a sequence. It implements cell.Iter. It takes no latch, so it may stay open as long as the table
@@ -34,6 +34,7 @@ type iter struct {
 	right  uint32
 	low    uint32
 	refs   [most]uint32
+	ahead  bool // batches are asked for: everything to the right will be
 
 	// The current row.
 	walk     walk
@@ -84,7 +85,7 @@ func (it *Iter) Init(t *Table, seq uint64, o cell.IterOptions) {
 	}
 	s := it.s
 	s.t, s.seq, s.opts, s.allCols = t, seq, o, o.Columns.Whole()
-	s.row, s.loaded = nil, false
+	s.row, s.loaded, s.ahead = nil, false, false
 }
 
 // Close implements cell.Iter. It never fails.
@@ -245,15 +246,16 @@ func (s *iter) reload() {
 func (s *iter) load(ref uint32) {
 	s.n, s.right, s.low, s.leaf = s.t.loadLeaf(&s.t.rows, ref, &s.refs)
 	s.loaded = true
-	if s.right != 0 {
-		(*node)(s.t.at(s.right)).touch()
+	if s.ahead {
+		s.lookAhead()
+	} else {
+		if s.right != 0 {
+			(*node)(s.t.at(s.right)).touch()
+		}
+		for _, r := range s.refs[:s.n] {
+			prefetch.Lines(s.t.at(r), uintptr(rowMin))
+		}
 	}
-	sum := uint64(0)
-	for _, r := range s.refs[:s.n] {
-		p := s.t.at(r)
-		sum += uint64((*row)(p).lock.Load()) + *(*uint64)(unsafe.Add(p, rowMin-8))
-	}
-	touched(sum)
 	// Now that the lengths of the keys are near: the entries behind them. A row's first entry has its lowest sequence.
 	seen := uint64(0)
 	for i, r := range s.refs[:s.n] {
@@ -263,9 +265,6 @@ func (s *iter) load(ref uint32) {
 	}
 	s.seen = seen
 }
-
-//go:noinline
-func touched(uint64) {}
 
 // find returns the place of the first row >= k, in the loaded leaf or, if all of it is below k, in one to the right. before:
 // the row before that place is wanted, so the search stays in a leaf that ends there.
