@@ -80,14 +80,13 @@ func borrowed(c *engine.BorrowedCell) Cell {
 	return Cell{Row: c.Row, Family: lent(c.Family), Qualifier: lent(c.Qualifier), Micros: int64(c.Timestamp), Value: c.Value}
 }
 
-func (s *rowanRowSession) Newest(row []byte, family, qualifier string, fn func([]byte)) (ok bool, err error) {
+func (s *rowanRowSession) Newest(row []byte, family, qualifier string, fn func([]byte)) (bool, error) {
 	s.name = append(append(s.name[:0], family...), qualifier...)
-	err = s.r.t.ReadCellsBorrowed(background, engine.SingleRow(row), func(c *engine.BorrowedCell) bool {
-		ok = true
-		fn(c.Value)
-		return false
-	}, engine.RowFilter(s.newest[string(s.name)]))
-	return ok, err
+	if err := s.r.t.ReadRowInto(background, &s.row, lent(row), s.newest[string(s.name)]...); err != nil || len(s.row.Cells) == 0 {
+		return false, err
+	}
+	fn(s.row.Cells[0].Value)
+	return true, nil
 }
 
 func (s *rowanRowSession) ScanRows(fn func(Cell)) error {
