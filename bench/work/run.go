@@ -29,6 +29,7 @@ const (
 	readTime  = 4 * time.Second
 	writeTime = 15 * time.Second
 	longTime  = 30 * time.Second
+	ycsbTime  = 6 * time.Second // long, because what is to be drained after it is little and rough
 )
 
 // amount scales a number of entries of so many bytes. Even at the smallest scale there is something to do.

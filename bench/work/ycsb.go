@@ -27,7 +27,7 @@ func (w ycsb) run(r *Run) error {
 		z := newZipf(w.n)
 		l := sessions{s: s}
 		callers := make([]*ycsbCaller, ycsbCallers)
-		_, err := r.measured(phase{callers: ycsbCallers, limit: r.time(readTime), start: func(c int) (step, error) {
+		_, err := r.measured(phase{callers: ycsbCallers, limit: r.time(ycsbTime), start: func(c int) (step, error) {
 			session, err := l.open()
 			callers[c] = &ycsbCaller{ycsb: w, z: z, s: session, id: uint64(c), random: newRNG(uint64(c)), b: newBlock(1, w.value)}
 			return callers[c].step, err

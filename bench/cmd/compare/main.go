@@ -45,7 +45,7 @@ func run(args []string) error {
 	f.StringVar(&s.profiles, "profiles", "", "directory for a profile of processor time of each run; it costs a little time itself")
 	f.BoolVar(&s.show, "show", false, "show the results that are there and run nothing")
 	f.BoolVar(&s.list, "list", false, "print the names of all workloads and end")
-	f.DurationVar(&s.timeout, "timeout", 5*time.Minute, "longest time of one process")
+	f.DurationVar(&s.timeout, "timeout", 10*time.Minute, "longest time of one process")
 	f.StringVar(&s.child, "child", "", "for the command itself: what this process is to do")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
