@@ -41,6 +41,7 @@ var floors = map[string]int{
 	"io/vfs":             20,
 	"cell":               10,
 	"internal/damage":    0,
+	"internal/stripe":    0,
 	"internal/yardstick": 0,
 	"internal/planted":   0,
 	"internal/prefetch":  0,

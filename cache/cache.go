@@ -11,6 +11,8 @@ package cache
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/rowandb/rowan/internal/stripe"
 )
 
 // Cache is shared by all open files of a store. Safe for concurrent use.
@@ -25,7 +27,8 @@ type Cache struct {
 	count    int
 	mem      allocator
 
-	hits, misses, refused, evictions atomic.Uint64
+	hits, misses       stripe.Counter
+	refused, evictions atomic.Uint64
 }
 
 // entry holds the bytes of one slot. It belongs to one (file, slot) for all its life, so a reader that acquired it reads the
@@ -150,19 +153,42 @@ func (f *File) Get(slot int) Handle {
 	return Handle{e}
 }
 
+// Peek is Get for those who pass over many entries: the hit does not keep the entry from being evicted.
+func (f *File) Peek(slot int) Handle {
+	e := f.slots[slot].Load()
+	if e == nil || !e.acquire() {
+		return Handle{}
+	}
+	return Handle{e}
+}
+
+// Touch asks memory for what Get will look at, so that it is near when Get comes. The result means nothing.
+func (f *File) Touch(slot int) (sum int32) {
+	if e := f.slots[slot].Load(); e != nil {
+		sum = e.refs.Load()
+	}
+	return sum
+}
+
 // Count adds to the statistics.
-func (c *Cache) Count(hits, misses uint64) {
+func (c *Cache) Count(slot stripe.Slot, hits, misses uint64) {
 	if hits > 0 {
-		c.hits.Add(hits)
+		c.hits.Add(slot, int64(hits))
 	}
 	if misses > 0 {
-		c.misses.Add(misses)
+		c.misses.Add(slot, int64(misses))
 	}
 }
 
 // Reserve returns room for n bytes, held and not yet in any slot, evicting what it must. It returns a Handle that holds nothing
 // when n is over an eighth of the capacity, or everything is held.
-func (f *File) Reserve(n int) Handle {
+func (f *File) Reserve(n int) Handle { return f.reserve(n, false) }
+
+// ReserveSpare is Reserve for what is not worth the eviction of anything: it holds nothing either when less than a sixteenth of the
+// capacity is free.
+func (f *File) ReserveSpare(n int) Handle { return f.reserve(n, true) }
+
+func (f *File) reserve(n int, spare bool) Handle {
 	c := f.c
 	size := int64(n)
 	if size == 0 || size > c.capacity/8 {
@@ -172,6 +198,9 @@ func (f *File) Reserve(n int) Handle {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	rounded := c.mem.roundUp(size)
+	if spare && c.used+rounded > c.capacity-c.capacity/16 {
+		return Handle{}
+	}
 	if c.used+rounded > c.capacity && !c.makeRoomLocked(rounded) {
 		c.refused.Add(1)
 		return Handle{}
@@ -310,7 +339,7 @@ func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Stats{
-		Hits: c.hits.Load(), Misses: c.misses.Load(), Evictions: c.evictions.Load(), Refused: c.refused.Load(),
+		Hits: uint64(c.hits.Load()), Misses: uint64(c.misses.Load()), Evictions: c.evictions.Load(), Refused: c.refused.Load(),
 		Entries: c.count, Capacity: c.capacity, Used: c.used, Charged: c.charged, Mapped: c.mem.mapped,
 	}
 }

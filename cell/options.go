@@ -1,6 +1,6 @@
 package cell
 
-import "sync/atomic"
+import "github.com/rowandb/rowan/internal/stripe"
 
 // IterOptions narrows what an iterator over one source yields. The zero value yields everything.
 type IterOptions struct {
@@ -34,13 +34,18 @@ type IterOptions struct {
 	// cache are used.
 	NoFill bool
 
+	// Pass says that blocks are passed over one after the other, most of them once: for scans. What is read at first goes into the
+	// cache, because a short scan is likely to be made again near by, and what follows only as far as the cache has room
+	// to spare. NoFill goes before it.
+	Pass bool
+
 	// Stats, if not nil, gets what the iterator did added when it is closed.
 	Stats *ReadStats
 }
 
 // ReadStats counts the work of iterators over files.
 type ReadStats struct {
-	Blocks     atomic.Uint64 // of which the keys were looked at
-	LeftOut    atomic.Uint64 // that were not looked at because of what their index entry says
-	ValueParts atomic.Uint64 // of blocks, of which values were looked at
+	Blocks     stripe.Counter // of which the keys were looked at
+	LeftOut    stripe.Counter // that were not looked at because of what their index entry says
+	ValueParts stripe.Counter // of blocks, of which values were looked at
 }

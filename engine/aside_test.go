@@ -170,7 +170,7 @@ func TestDamageMetByReadsSetsTheFileAside(t *testing.T) {
 			case "reverse":
 				_, err = s.rows(tb, AllRows(), ReverseScan())
 			case "cells":
-				err = tb.ReadCellsBorrowed(ctx, AllRows(), func(BorrowedCell) bool { return true })
+				err = tb.ReadCellsBorrowed(ctx, AllRows(), func(*BorrowedCell) bool { return true })
 			case "increment":
 				m := NewReadModifyWrite()
 				m.Increment("f", "q", 1)

@@ -235,7 +235,7 @@ func TestRowTooLargeToBeReadWhole(t *testing.T) {
 		t.Fatalf("read row: %v", err)
 	}
 	n := 0
-	s.must(tb.ReadCellsBorrowed(ctx, SingleRow("r"), func(c BorrowedCell) bool { n += len(c.Value); return true }))
+	s.must(tb.ReadCellsBorrowed(ctx, SingleRow("r"), func(c *BorrowedCell) bool { n += len(c.Value); return true }))
 	if n != 2000 {
 		t.Fatalf("%d bytes as cells", n)
 	}

@@ -79,7 +79,7 @@ func BenchmarkScanCells(b *testing.B) {
 			_, tb, _ := benchStore(b, rows, columns)
 			n := 0
 			for b.Loop() {
-				if err := tb.ReadCellsBorrowed(ctx, AllRows(), func(c BorrowedCell) bool { n += len(c.Value); return true }); err != nil {
+				if err := tb.ReadCellsBorrowed(ctx, AllRows(), func(c *BorrowedCell) bool { n += len(c.Value); return true }); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -102,7 +102,7 @@ func TestScanAllocatesNothingPerCell(t *testing.T) {
 		for _, opts := range [][]ReadOption{nil, {ReverseScan()}, {RowFilter(LatestNFilter(1))}} {
 			n := 0
 			allocs := testing.AllocsPerRun(3, func() {
-				s.must(tb.ReadCellsBorrowed(ctx, AllRows(), func(c BorrowedCell) bool { n++; return true }, opts...))
+				s.must(tb.ReadCellsBorrowed(ctx, AllRows(), func(c *BorrowedCell) bool { n++; return true }, opts...))
 			})
 			if n != 4*10_000 || allocs > 200 {
 				t.Errorf("%s, %d options: %v allocations for %d cells", where, len(opts), allocs, n/4)

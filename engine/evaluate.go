@@ -205,7 +205,7 @@ func (r *run) append(t *rtable, e *cell.Entry) error {
 // reading is what a batch sees of a table: everything that has its place in the write order for the rows whose latches it
 // holds, visible or not, and its own earlier changes.
 func (r *run) reading(t *rtable) reading {
-	return reading{db: r.db, st: r.st, table: t, seq: everything, own: &r.own}
+	return reading{db: r.db, st: r.st, table: t, seq: everything, own: &r.own, pts: &r.pts}
 }
 
 // forget lets go of what the evaluation has read.

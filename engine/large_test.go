@@ -103,7 +103,7 @@ func TestOneColumnOfManyVersionsOverManyFiles(t *testing.T) {
 		t.Errorf("only %d compactions", m.Compactions)
 	}
 	next := Timestamp(versions)
-	s.must(tb.ReadCellsBorrowed(ctx, AllRows(), func(c BorrowedCell) bool {
+	s.must(tb.ReadCellsBorrowed(ctx, AllRows(), func(c *BorrowedCell) bool {
 		if c.Timestamp != next || string(c.Value) != noise(fmt.Sprint(next)) {
 			t.Errorf("version %d comes where %d is due", c.Timestamp, next)
 		}

@@ -256,7 +256,7 @@ func BenchmarkModelLocalityGroup(b *testing.B) {
 			db = open()
 			tb := db.Table(name)
 			began, n := time.Now(), 0
-			if err := tb.ReadCellsBorrowed(ctx, AllRows(), func(BorrowedCell) bool { n++; return true }, RowFilter(FamilyExact("f0"))); err != nil {
+			if err := tb.ReadCellsBorrowed(ctx, AllRows(), func(*BorrowedCell) bool { n++; return true }, RowFilter(FamilyExact("f0"))); err != nil {
 				b.Fatal(err)
 			}
 			took[i] = append(took[i], time.Since(began))

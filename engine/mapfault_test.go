@@ -104,7 +104,7 @@ func TestFilesCutUnderTheirMapping(t *testing.T) {
 					}, opts...))
 				}
 				sum := 0
-				judge("borrowed cells", tb.ReadCellsBorrowed(ctx, AllRows(), func(c BorrowedCell) bool {
+				judge("borrowed cells", tb.ReadCellsBorrowed(ctx, AllRows(), func(c *BorrowedCell) bool {
 					for _, b := range c.Value {
 						sum += int(b)
 					}

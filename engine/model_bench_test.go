@@ -119,7 +119,7 @@ func timeline(b testing.TB, rows int) (db *DB, tb *Table, blocks uint64) {
 
 func count(b testing.TB, tb *Table, rows RowSet, opts ...ReadOption) (n int) {
 	b.Helper()
-	if err := tb.ReadCellsBorrowed(ctx, rows, func(BorrowedCell) bool { n++; return true }, opts...); err != nil {
+	if err := tb.ReadCellsBorrowed(ctx, rows, func(*BorrowedCell) bool { n++; return true }, opts...); err != nil {
 		b.Fatal(err)
 	}
 	return n

@@ -5,14 +5,17 @@ import (
 	"unsafe"
 
 	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/engine/internal/merge"
 	"github.com/rowandb/rowan/levels"
 )
 
 // rowOutput copies the cells of one row. All strings and values of a row share one allocation, but for a few.
 type rowOutput struct {
 	rd     *reader
-	row    []byte
-	out    []Cell // scratch
+	fn     func(Row) bool // of a scan
+	key    []byte
+	out    []Cell // scratch, or the caller's
+	again  bool   // out is the caller's: cells are overwritten together with the memory of their values
 	data   []byte
 	labels []string
 	size   int64
@@ -24,7 +27,9 @@ type rowOutput struct {
 const scratchCells = 1024
 
 // begin forgets the row before.
-func (o *rowOutput) begin(rd *reader, row []byte) { *o = rowOutput{rd: rd, row: row, out: o.out[:0]} }
+func (o *rowOutput) begin(rd *reader, row []byte) {
+	*o = rowOutput{rd: rd, fn: o.fn, key: row, out: o.out[:0]}
+}
 
 // cells returns the row's cells, which are the caller's, and forgets them.
 func (o *rowOutput) cells() (out []Cell) {
@@ -32,7 +37,9 @@ func (o *rowOutput) cells() (out []Cell) {
 		out = make([]Cell, len(o.out))
 		copy(out, o.out)
 	}
+	fn := o.fn
 	o.forget()
+	o.fn = fn
 	return out
 }
 
@@ -63,26 +70,67 @@ func (o *rowOutput) Put(c *cell.Cell, stripped bool, label string) bool {
 	}
 	n := len(q) + len(value)
 	if o.size += int64(n); o.size > rd.db.opts.RowBytesMax {
-		o.err = fmt.Errorf("%w: row %.80q has more than %d bytes", ErrRowTooLarge, o.row, rd.db.opts.RowBytesMax)
+		o.err = fmt.Errorf("%w: row %.80q has more than %d bytes", ErrRowTooLarge, o.key, rd.db.opts.RowBytesMax)
 		return false
 	}
-	if cap(o.data)-len(o.data) < n {
-		o.data = make([]byte, 0, max(n, min(2*cap(o.data), 64<<10), 64)) // earlier cells keep the earlier piece
+	e := o.next()
+	if o.again {
+		o.overwrite(e, q, value)
+	} else {
+		o.copy(e, q, value)
 	}
-	at := len(o.data)
-	o.data = append(append(o.data, q...), value...)
-	e := Cell{Family: o.family(f, life), Timestamp: Timestamp(c.TS), Value: o.data[at+len(q) : at+n : at+n]}
-	if len(q) > 0 {
-		e.Qualifier = unsafe.String(&o.data[at], len(q))
-	}
+	e.Family, e.Timestamp, e.Labels = o.family(f, life), Timestamp(c.TS), nil
 	if label != "" {
 		o.labels = append(o.labels, label)
 		k := len(o.labels)
 		e.Labels = o.labels[k-1 : k : k]
 	}
-	o.out = append(o.out, e)
 	rd.page.took(c, n)
 	return !rd.page.full
+}
+
+// row implements rowSink.
+func (o *rowOutput) row(rd *reader, m *merge.Scan) (any, more bool, err error) {
+	cells, err := rd.row(m, m.Row())
+	if err != nil || len(cells) == 0 {
+		return false, true, err
+	}
+	return true, o.fn(Row{Key: string(m.Row()), Cells: cells}), nil
+}
+
+// next is one more cell, which may have been used before.
+func (o *rowOutput) next() *Cell {
+	n := len(o.out)
+	if n < cap(o.out) {
+		o.out = o.out[:n+1]
+	} else {
+		o.out = append(o.out, Cell{})
+	}
+	return &o.out[n]
+}
+
+// copy gives e a qualifier and a value in the memory that the row's cells share.
+func (o *rowOutput) copy(e *Cell, q, value []byte) {
+	n := len(q) + len(value)
+	if o.data == nil || cap(o.data)-len(o.data) < n {
+		o.data = make([]byte, 0, max(n, min(2*cap(o.data), 64<<10), 64)) // earlier cells keep the earlier piece
+	}
+	at := len(o.data)
+	o.data = append(append(o.data, q...), value...)
+	e.Qualifier, e.Value = "", o.data[at+len(q):at+n:at+n]
+	if len(q) > 0 {
+		e.Qualifier = unsafe.String(&o.data[at], len(q))
+	}
+}
+
+// overwrite puts a value into the memory of the one that e had. A string is never overwritten: somebody may have kept it.
+func (o *rowOutput) overwrite(e *Cell, q, value []byte) {
+	if e.Qualifier != string(q) {
+		e.Qualifier = string(q)
+	}
+	if e.Value = append(e.Value[:0], value...); e.Value == nil {
+		e.Value = []byte{}
+	}
 }
 
 // Alive implements filter.Output.
@@ -104,7 +152,7 @@ func (o *rowOutput) family(f []byte, life uint64) string {
 // cellOutput hands borrowed cells to the caller.
 type cellOutput struct {
 	rd    *reader
-	fn    func(BorrowedCell) bool
+	fn    func(*BorrowedCell) bool
 	cell  BorrowedCell
 	label [1]string
 	any   bool // the row had a cell
@@ -144,13 +192,31 @@ func (o *cellOutput) Put(c *cell.Cell, stripped bool, label string) bool {
 	return !rd.page.full
 }
 
+// row implements rowSink.
+func (o *cellOutput) row(rd *reader, m *merge.Scan) (any, more bool, err error) {
+	o.begin(m.Row())
+	more, err = rd.cells(m, o.cell.Row, o)
+	if err == nil {
+		err = o.err
+	}
+	return o.any, more, err
+}
+
 // Alive implements filter.Output.
 func (o *cellOutput) Alive() error { return o.rd.alive() }
+
+// lender is the function to hand cells to.
+func (o *cellOutput) lender() func(*BorrowedCell) bool {
+	if o.spoil {
+		return o.lend
+	}
+	return o.fn
+}
 
 // lend calls the caller's function.
 func (o *cellOutput) lend(x *BorrowedCell) bool {
 	if !o.spoil {
-		return o.fn(*x)
+		return o.fn(x)
 	}
 	y, b := *x, o.spare[:0]
 	for _, p := range []*[]byte{&y.Row, &y.Family, &y.Qualifier, &y.Value} {
@@ -161,7 +227,7 @@ func (o *cellOutput) lend(x *BorrowedCell) bool {
 		n := len(*p)
 		*p, b = b[:n:n], b[n:]
 	}
-	more := o.fn(y)
+	more := o.fn(&y)
 	for i := range o.spare {
 		o.spare[i] = 0xdb
 	}

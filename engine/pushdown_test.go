@@ -26,7 +26,7 @@ func (s *testStore) workOf(read func()) work {
 
 func (s *testStore) cells(tb *Table, set RowSet, opts ...ReadOption) (n int) {
 	s.t.Helper()
-	s.must(tb.ReadCellsBorrowed(ctx, set, func(BorrowedCell) bool { n++; return true }, opts...))
+	s.must(tb.ReadCellsBorrowed(ctx, set, func(*BorrowedCell) bool { n++; return true }, opts...))
 	return n
 }
 
@@ -269,7 +269,7 @@ func TestReadOfALongRowIsGivenUp(t *testing.T) {
 			opts = nil
 		}
 		n := 0
-		err := tb.ReadCellsBorrowed(stop, AllRows(), func(BorrowedCell) bool { n++; cancel(); return true }, opts...)
+		err := tb.ReadCellsBorrowed(stop, AllRows(), func(*BorrowedCell) bool { n++; cancel(); return true }, opts...)
 		if !errors.Is(err, context.Canceled) || n == 0 || n > 10_000 {
 			t.Errorf("%v after %d cells", err, n)
 		}
@@ -301,7 +301,7 @@ func TestFiltersAllocateNothingPerCell(t *testing.T) {
 			n := 0
 			allocs := testing.AllocsPerRun(2, func() {
 				n = 0
-				s.must(tb.ReadCellsBorrowed(ctx, AllRows(), func(c BorrowedCell) bool { n++; return true }, RowFilter(f)))
+				s.must(tb.ReadCellsBorrowed(ctx, AllRows(), func(c *BorrowedCell) bool { n++; return true }, RowFilter(f)))
 			})
 			if n < 1000 || allocs > 300 && !raceEnabled { // under the race detector pools forget
 				t.Errorf("%s, filter %d: %v allocations for %d cells", where, i, allocs, n)
@@ -338,11 +338,11 @@ func TestBorrowedBytesAreSpoiltOnDemand(t *testing.T) {
 	col := cell.AppendColumn(nil, "f", 1, "q")
 	for _, spoil := range []bool{false, true} {
 		var kept BorrowedCell
-		o := cellOutput{rd: &reader{}, spoil: spoil, fn: func(c BorrowedCell) bool {
+		o := cellOutput{rd: &reader{}, spoil: spoil, fn: func(c *BorrowedCell) bool {
 			if string(c.Row) != "row" || string(c.Family) != "f" || string(c.Qualifier) != "q" || string(c.Value) != "value" {
 				t.Errorf("%+v", c)
 			}
-			kept = c
+			kept = *c
 			return true
 		}}
 		for range 2 {

@@ -9,6 +9,7 @@ import (
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/filter"
 	"github.com/rowandb/rowan/engine/internal/merge"
+	"github.com/rowandb/rowan/internal/stripe"
 	"github.com/rowandb/rowan/io/mapped"
 )
 
@@ -62,7 +63,9 @@ type readOptions struct {
 	snap    *Snapshot
 	page    pageOptions
 	leave   *LeftOut
-	err     error
+	// rowByRow has a scan look at each row by itself, as it does for filters and pages. For tests that compare the two ways.
+	rowByRow bool
+	err      error
 }
 
 type readOption func(*readOptions)
@@ -100,12 +103,38 @@ func Raw() ReadOption { return readOption(func(o *readOptions) { o.raw = true })
 // give ErrRowTooLarge.
 func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (out Row, err error) {
 	out.Key = row
+	err = t.readRow(ctx, row, opts, func(rd *reader, m *merge.Iter) (err error) {
+		out.Cells, err = rd.row(m, bytesOf(row))
+		return err
+	})
+	return out, err
+}
+
+// ReadRowInto is ReadRow into memory that is there already: dst's cells, and the bytes of their values, are overwritten. Read into the
+// same Row again and again, it allocates nothing once the memory is large enough and as long as qualifiers do not change. What was
+// read into dst before must not be in use any more, but for strings. Several goroutines need a Row each. After an error dst has no
+// cells.
+func (t *Table) ReadRowInto(ctx context.Context, dst *Row, row string, opts ...ReadOption) error {
+	if dst == nil {
+		return fmt.Errorf("%w: nil row", ErrOption)
+	}
+	dst.Key = row
+	cells := dst.Cells[:0]
+	dst.Cells = cells
+	return t.readRow(ctx, row, opts, func(rd *reader, m *merge.Iter) (err error) {
+		dst.Cells, err = rd.rowInto(m, bytesOf(row), cells)
+		return err
+	})
+}
+
+// readRow calls found on a row, unless it is outside of what the options let through.
+func (t *Table) readRow(ctx context.Context, row string, opts []ReadOption, found func(*reader, *merge.Iter) error) (err error) {
 	if err := checkRow(row); err != nil {
-		return out, err
+		return err
 	}
 	rd, err := t.begin(ctx, opts)
 	if err != nil {
-		return out, err
+		return err
 	}
 	defer rd.end()
 	defer t.db.noted(&err)
@@ -113,22 +142,22 @@ func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (ou
 	key := bytesOf(row)
 	if rd.filtered && (rd.prog.Empty() || !rd.prog.Rows.Contains(key)) || !rd.opts.reaches(key) {
 		rd.ended(nil)
-		return out, nil
+		return nil
 	}
 	m, err := rd.point(key, rd.iterOptions(false), rd.config())
 	if err != nil {
-		return out, err
+		return err
 	}
 	defer closeInto(m, &err)
-	rd.db.stats.rowReads.Add(1)
-	if out.Cells, err = rd.row(m, key); err != nil {
-		return out, err
+	rd.db.stats.rowReads.Add(rd.slot, 1)
+	if err = found(rd, &m.Iter); err != nil {
+		return err
 	}
 	if !rd.page.full {
 		key = nil
 	}
 	rd.ended(key)
-	return out, nil
+	return nil
 }
 
 // ReadRows calls fn for each row of set, in order, until fn returns false. fn may use the store, but must not close it: Close
@@ -144,13 +173,8 @@ func (t *Table) ReadRows(ctx context.Context, set RowSet, fn func(Row) bool, opt
 	}
 	defer rd.end()
 	defer t.db.noted(&err)
-	return rd.each(set, func(m *merge.Iter) (bool, bool, error) {
-		cells, err := rd.guardedRow(m)
-		if err != nil || len(cells) == 0 {
-			return false, true, err
-		}
-		return true, fn(Row{Key: string(m.Row()), Cells: cells}), nil
-	})
+	rd.rowOut.fn = fn
+	return rd.each(set, &rd.rowOut)
 }
 
 // Rows is ReadRows as a sequence. The error, if any, comes last, with an empty row.
@@ -170,7 +194,7 @@ func (t *Table) Rows(ctx context.Context, set RowSet, opts ...ReadOption) iter.S
 // ReadCellsBorrowed calls fn for each cell of set, in order, until fn returns false. Cells are streamed, so that rows may be
 // of any size, and their bytes are the store's: they are valid only until fn returns. In a build with the tag invariants they
 // are overwritten then, so that whoever keeps them finds out.
-func (t *Table) ReadCellsBorrowed(ctx context.Context, set RowSet, fn func(BorrowedCell) bool, opts ...ReadOption) (err error) {
+func (t *Table) ReadCellsBorrowed(ctx context.Context, set RowSet, fn func(*BorrowedCell) bool, opts ...ReadOption) (err error) {
 	if fn == nil {
 		return fmt.Errorf("%w: nil function", ErrOption)
 	}
@@ -182,15 +206,7 @@ func (t *Table) ReadCellsBorrowed(ctx context.Context, set RowSet, fn func(Borro
 	defer t.db.noted(&err)
 	out := &rd.cellOut
 	out.rd, out.fn, out.spoil = rd, fn, invariants
-	return rd.each(set, func(m *merge.Iter) (any, more bool, err error) {
-		defer mapped.Leave(mapped.Enter(), &err)
-		out.begin(m.Row())
-		more, err = rd.cells(m, out.cell.Row, out)
-		if err == nil {
-			err = out.err
-		}
-		return out.any, more, err
-	})
+	return rd.each(set, out)
 }
 
 // reader is one call's read.
@@ -203,6 +219,11 @@ type reader struct {
 	page     page
 	asOf     int64
 	buf      []cell.Cell
+	joined   merge.Scan // of a scan
+	sources  sources
+	spans    []span
+	rows     rowRun
+	used     int // cells of buf that were set since it was cleared
 	rowOut   rowOutput
 	cellOut  cellOutput
 }
@@ -223,7 +244,7 @@ func (t *Table) begin(ctx context.Context, opts []ReadOption) (*reader, error) {
 		return nil, err
 	}
 	db := t.db
-	if err := db.enter(); err != nil {
+	if err := db.enterAt(rd.slot); err != nil {
 		rd.recycle()
 		return nil, err
 	}
@@ -252,11 +273,13 @@ func (rd *reader) pin(ctx context.Context, t *Table) error {
 			return err
 		}
 	} else {
-		rd.st, rd.seq = rd.db.states.pinWith(rd.db.visible)
-		rd.asOf = rd.db.clock.now()
+		rd.st, rd.seq = rd.db.states.pinWith(rd.slot, rd.db.visible)
 	}
 	if rd.table = rd.st.tables[t.name]; rd.table == nil {
 		return fmt.Errorf("%w: %q", ErrNoTable, t.name)
+	}
+	if rd.opts.snap == nil && rd.table.ages { // a look at the clock is a large part of a read, where nothing depends on it
+		rd.asOf = rd.db.clock.now()
 	}
 	if l := rd.opts.leave; l != nil {
 		rd.leaveOut(l)
@@ -270,24 +293,29 @@ func (rd *reader) pin(ctx context.Context, t *Table) error {
 
 func (rd *reader) end() {
 	if rd.st != nil {
-		rd.st.unref()
+		rd.st.unpin(rd.slot)
 	}
-	rd.db.leave()
+	rd.db.leaveAt(rd.slot)
 	rd.recycle()
 }
 
 // readers keeps the scratch of reads that have ended.
-var readers = sync.Pool{New: func() any { return &reader{buf: make([]cell.Cell, 0, 64)} }}
+var readers = sync.Pool{New: func() any {
+	return &reader{buf: make([]cell.Cell, 0, 64), reading: reading{slot: stripe.Next()}}
+}}
 
 // recycle forgets everything but the scratch.
 func (rd *reader) recycle() {
 	if rd.filtered {
 		rd.prog.Forget()
-	} else {
-		clear(rd.buf[:cap(rd.buf)]) // it points into blocks
 	}
-	rd.reading, rd.ctx, rd.opts, rd.filtered, rd.asOf = reading{}, nil, readOptions{}, false, 0
+	clear(rd.buf[:rd.used]) // it points into blocks
+	rd.used = 0
+	rd.reading, rd.ctx, rd.opts, rd.filtered, rd.asOf = reading{pts: rd.pts, slot: rd.slot}, nil, readOptions{}, false, 0
 	rd.buf, rd.page = rd.buf[:0], page{col: rd.page.col[:0]}
+	clear(rd.spans[:cap(rd.spans)])
+	rd.rows.reset()
+	rd.sources.reset()
 	rd.rowOut.forget()
 	rd.cellOut = cellOutput{}
 	readers.Put(rd)
@@ -298,7 +326,7 @@ func (rd *reader) iterOptions(scan bool) cell.IterOptions {
 	if rd.filtered {
 		o = rd.table.narrowed(&rd.prog)
 	}
-	o.NoFill, o.Stats = scan, &rd.db.stats.reads
+	o.Pass, o.Stats = scan, &rd.db.stats.reads
 	return o
 }
 
@@ -310,58 +338,6 @@ func (rd *reader) config() merge.Config {
 		c.First = rd.prog.First()
 	}
 	return c
-}
-
-// each walks the rows of set in the direction asked for. fn reports whether the row had a cell left, and whether to go on.
-func (rd *reader) each(set RowSet, fn func(m *merge.Iter) (any, more bool, err error)) (err error) {
-	spans, err := spansOf(set)
-	if err != nil {
-		return err
-	}
-	spans = rd.opts.behind(spans)
-	if rd.filtered {
-		if rd.prog.Empty() {
-			spans = nil
-		}
-		spans = within(spans, rd.prog.Rows)
-	}
-	if len(spans) == 0 {
-		rd.ended(nil)
-		return nil
-	}
-	m := rd.scan(rd.iterOptions(true), rd.config())
-	defer closeInto(m, &err)
-	rd.db.stats.scans.Add(1)
-	left := rd.opts.limit
-	for i := range spans {
-		s := spans[i]
-		if rd.opts.reverse {
-			s = spans[len(spans)-1-i]
-		}
-		ok, err := rd.move(m, func() bool { return rd.seek(m, s) })
-		for ; ok && err == nil && s.contains(m.Row()); ok, err = rd.move(m, m.Next) {
-			if err := rd.alive(); err != nil {
-				return err
-			}
-			found, more, err := fn(m)
-			if err != nil {
-				return err
-			}
-			if found && rd.opts.limit > 0 {
-				left--
-				more = more && left > 0
-			}
-			if !more || rd.page.full {
-				rd.ended(m.Row())
-				return nil
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	rd.ended(nil)
-	return nil
 }
 
 // alive returns an error if the caller has given up or the store is being closed.
@@ -387,34 +363,8 @@ func (rd *reader) ended(row []byte) {
 	}
 }
 
-func (rd *reader) seek(m *merge.Iter, s span) bool {
-	switch {
-	case !rd.opts.reverse && len(s.lo) == 0:
-		return m.First()
-	case !rd.opts.reverse:
-		return m.SeekGE(s.lo)
-	case s.hi == nil:
-		return m.Last()
-	}
-	return m.SeekLT(s.hi)
-}
-
-// move makes a row move with faults in mapped files turned into errors.
-func (rd *reader) move(m *merge.Iter, step func() bool) (ok bool, err error) {
-	defer mapped.Leave(mapped.Enter(), &err)
-	if ok = step(); !ok {
-		err = m.Err()
-	}
-	return ok, err
-}
-
-func (rd *reader) guardedRow(m *merge.Iter) (cells []Cell, err error) {
-	defer mapped.Leave(mapped.Enter(), &err)
-	return rd.row(m, m.Row())
-}
-
 // cells sends each cell of the current row that passes the filter, and was not returned before, to out.
-func (rd *reader) cells(m *merge.Iter, row []byte, out filter.Output) (more bool, err error) {
+func (rd *reader) cells(m filter.Cells, row []byte, out filter.Output) (more bool, err error) {
 	start := rd.enter(row)
 	if rd.filtered {
 		return rd.prog.Run(m, row, start, out)
@@ -429,6 +379,7 @@ func (rd *reader) cells(m *merge.Iter, row []byte, out filter.Output) (more bool
 			}
 		}
 		rd.buf = m.Cells(rd.buf[:0])
+		rd.used = max(rd.used, len(rd.buf))
 		if len(rd.buf) == 0 {
 			return true, m.Err()
 		}
@@ -441,7 +392,7 @@ func (rd *reader) cells(m *merge.Iter, row []byte, out filter.Output) (more bool
 }
 
 // row copies the current row's cells out.
-func (rd *reader) row(m *merge.Iter, row []byte) ([]Cell, error) {
+func (rd *reader) row(m filter.Cells, row []byte) ([]Cell, error) {
 	o := &rd.rowOut
 	o.begin(rd, row)
 	if _, err := rd.cells(m, row, o); err != nil {
@@ -451,6 +402,24 @@ func (rd *reader) row(m *merge.Iter, row []byte) ([]Cell, error) {
 		return nil, o.err
 	}
 	return o.cells(), nil
+}
+
+// rowInto is row into cells that are there already.
+func (rd *reader) rowInto(m *merge.Iter, row []byte, cells []Cell) ([]Cell, error) {
+	o := &rd.rowOut
+	scratch := o.out
+	o.begin(rd, row)
+	o.out, o.again = cells, true
+	_, err := rd.cells(m, row, o)
+	if err == nil {
+		err = o.err
+	}
+	out := o.out
+	*o = rowOutput{out: scratch}
+	if err != nil {
+		return cells, err
+	}
+	return out, nil
 }
 
 func closeInto(c interface{ Close() error }, err *error) {

@@ -13,7 +13,7 @@ import (
 // RowSet says which rows a read is about: a row, a list of rows, a range, or any union of these with Rows. The zero
 // RowRange is all rows.
 type RowSet interface {
-	// spans appends the set as ranges [lo, hi); hi nil means no end.
+	// spans appends the set as ranges [lo, hi); hi nil means no end. The bounds may be bytes of strings: nobody may write to them.
 	spans(dst []span) ([]span, error)
 }
 
@@ -32,7 +32,7 @@ func (r SingleRow) spans(dst []span) ([]span, error) {
 	if err := checkRow(string(r)); err != nil {
 		return nil, err
 	}
-	return append(dst, span{lo: []byte(r), hi: after(string(r))}), nil
+	return append(dst, span{lo: bytesOf(string(r)), hi: after(string(r))}), nil
 }
 
 // RowList is any number of rows, in any order; repetitions count once. An empty list is no row.
@@ -117,14 +117,16 @@ func (r RowRange) spans(dst []span) ([]span, error) {
 func (r RowRange) between(dst []span) ([]span, error) {
 	var s span
 	if r.start.kind != absent {
-		s.lo = []byte(r.start.key)
+		s.lo = bytesOf(r.start.key)
 		if r.start.kind == exclusive {
 			s.lo = after(r.start.key)
 		}
 	}
 	switch r.end.kind {
 	case exclusive:
-		s.hi = append([]byte{}, r.end.key...)
+		if s.hi = bytesOf(r.end.key); s.hi == nil {
+			s.hi = []byte{}
+		}
 	case inclusive:
 		s.hi = after(r.end.key)
 	}
@@ -155,14 +157,14 @@ func (u Rows) spans(dst []span) ([]span, error) {
 
 func after(key string) []byte { return append([]byte(key), 0) }
 
-// spansOf returns a row set as disjoint ascending ranges.
-func spansOf(set RowSet) ([]span, error) {
+// spansOf returns a row set as disjoint ascending ranges, in the memory of dst as far as that goes.
+func spansOf(dst []span, set RowSet) ([]span, error) {
 	if set == nil {
 		return nil, fmt.Errorf("%w: nil row set", ErrRange)
 	}
-	list, err := set.spans(nil)
-	if err != nil {
-		return nil, err
+	list, err := set.spans(dst[:0])
+	if err != nil || len(list) < 2 {
+		return list, err
 	}
 	slices.SortFunc(list, func(a, b span) int { return bytes.Compare(a.lo, b.lo) })
 	out := list[:0]

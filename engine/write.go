@@ -40,6 +40,7 @@ type run struct {
 	pred  int          // those evaluated
 	mods  []modified   // of the running read-modify-write
 	rows  []Row        // results of read-modify-writes, in order of the items
+	pts   points
 	it    memtable.Iter
 }
 

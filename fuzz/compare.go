@@ -24,7 +24,7 @@ func (r *runner) read(o Op) error {
 			return nil // which batches a power cut took is told from the cells that show; those that were hidden by then tell nothing
 		}
 		opts = append(opts, engine.AsOf(time.UnixMicro(at)))
-		err := t.ReadCellsBorrowed(ctx, engine.AllRows(), func(engine.BorrowedCell) bool { return false }, engine.AsOf(time.UnixMicro(at)))
+		err := t.ReadCellsBorrowed(ctx, engine.AllRows(), func(*engine.BorrowedCell) bool { return false }, engine.AsOf(time.UnixMicro(at)))
 		switch {
 		case errors.Is(err, engine.ErrAsOf) && at < model.Now:
 			r.counts.add("read as of too early a time", 1)
@@ -36,7 +36,7 @@ func (r *runner) read(o Op) error {
 		model = &Model{Tables: model.Tables, Now: at}
 	}
 	if !model.Tables[o.Table].knows(o.Read.named()) {
-		err := t.ReadCellsBorrowed(ctx, engine.AllRows(), func(engine.BorrowedCell) bool { return false }, opts...)
+		err := t.ReadCellsBorrowed(ctx, engine.AllRows(), func(*engine.BorrowedCell) bool { return false }, opts...)
 		if !errors.Is(err, engine.ErrNoFamily) {
 			return fmt.Errorf("a filter that names a family that is not there gave %v", err)
 		}
@@ -81,7 +81,7 @@ func (r *runner) read(o Op) error {
 
 func (r *runner) stream(t *engine.Table, o Op, model *Model, opts []engine.ReadOption) error {
 	var got []Row
-	err := t.ReadCellsBorrowed(ctx, rowSet(o.Read.Rows), func(c engine.BorrowedCell) bool {
+	err := t.ReadCellsBorrowed(ctx, rowSet(o.Read.Rows), func(c *engine.BorrowedCell) bool {
 		if n := len(got); n == 0 || got[n-1].Key != string(c.Row) {
 			got = append(got, Row{Key: string(c.Row)})
 		}
@@ -120,7 +120,7 @@ func (r *runner) pages(t *engine.Table, o Op, model *Model, opts []engine.ReadOp
 				return true
 			}, page...)
 		} else {
-			err = t.ReadCellsBorrowed(ctx, rowSet(o.Read.Rows), func(c engine.BorrowedCell) bool {
+			err = t.ReadCellsBorrowed(ctx, rowSet(o.Read.Rows), func(c *engine.BorrowedCell) bool {
 				add(string(c.Row), Cell{string(c.Family), string(c.Qualifier), int64(c.Timestamp), bytes.Clone(c.Value), label(c.Labels)})
 				return true
 			}, page...)

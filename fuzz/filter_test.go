@@ -191,7 +191,7 @@ func pageThrough(t *testing.T, tb *engine.Table, f *Filter, want []filteredRow, 
 		count := int64(0)
 		var err error
 		if stream {
-			err = tb.ReadCellsBorrowed(ctx, engine.AllRows(), func(c engine.BorrowedCell) bool {
+			err = tb.ReadCellsBorrowed(ctx, engine.AllRows(), func(c *engine.BorrowedCell) bool {
 				x := engine.Cell{Family: string(c.Family), Qualifier: string(c.Qualifier), Timestamp: c.Timestamp, Value: bytes.Clone(c.Value)}
 				x.Labels = append(x.Labels, c.Labels...)
 				got = append(got, fromFiltered(engine.Row{Key: string(c.Row), Cells: []engine.Cell{x}}).String())

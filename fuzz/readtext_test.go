@@ -207,7 +207,7 @@ func (r *readText) read(p *parser) []string {
 	}
 	pos := next
 	var streamed []filteredRow
-	r.must(r.tb.ReadCellsBorrowed(ctx, set, func(c engine.BorrowedCell) bool {
+	r.must(r.tb.ReadCellsBorrowed(ctx, set, func(c *engine.BorrowedCell) bool {
 		if n := len(streamed); n == 0 || streamed[n-1].key != string(c.Row) {
 			streamed = append(streamed, filteredRow{key: string(c.Row)})
 		}

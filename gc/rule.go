@@ -295,3 +295,36 @@ func some(rs []Rule, f func(*Rule) bool) bool {
 	}
 	return false
 }
+
+// Limits puts r as two numbers where that is possible: Drops(rank, ts, asOf) is then rank >= versions || ts < floor.
+func (r Rule) Limits(asOf int64) (versions int, floor int64, ok bool) {
+	versions, floor = math.MaxInt, math.MinInt64
+	switch r.op {
+	case opNone:
+		return versions, floor, true
+	case opVersions:
+		if r.n > 0 && r.n <= VersionsMax {
+			versions = int(r.n)
+		}
+		return versions, floor, r.n <= VersionsMax
+	case opAge:
+		return versions, ageFloor(asOf, r.n), true
+	case opUnion:
+		for i := range r.kids {
+			v, f, ok := r.kids[i].Limits(asOf)
+			if !ok {
+				return 0, 0, false
+			}
+			versions, floor = min(versions, v), max(floor, f)
+		}
+		return versions, floor, true
+	case opIntersec:
+		switch len(r.kids) {
+		case 0:
+			return versions, floor, true
+		case 1:
+			return r.kids[0].Limits(asOf)
+		}
+	}
+	return 0, 0, false
+}

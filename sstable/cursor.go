@@ -7,6 +7,7 @@ import (
 	"github.com/rowandb/rowan/cache"
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/internal/damage"
+	"github.com/rowandb/rowan/internal/stripe"
 )
 
 // pos names a block of a lane.
@@ -43,6 +44,8 @@ type cursor struct {
 	r      *Reader
 	ln     *lane
 	noFill bool
+	pass   bool // cell.IterOptions.Pass
+	early  int  // with pass: parts that still go into the cache whatever it has room for
 	err    error
 
 	at    pos
@@ -69,6 +72,7 @@ type cursor struct {
 	limit     []byte // first column beyond what is wanted; nil: none
 
 	dict         uint32 // name of the current block's dictionary
+	dictNext     uint32 // number given last; at a multiple of dictsTaken all that were taken are used up
 	scratch      []byte
 	win          []byte // window: bytes of the file from winOff on
 	winOff       int64
@@ -83,6 +87,7 @@ type cursor struct {
 
 func (c *cursor) reset(r *Reader, ln *lane, o *cell.IterOptions) {
 	c.r, c.ln, c.noFill, c.err = r, ln, o.NoFill, nil
+	c.pass, c.early = o.Pass, earlyParts
 	c.zone = zone{}
 	if ln.n == laneCells {
 		c.zone.set(r, o)
@@ -92,9 +97,9 @@ func (c *cursor) reset(r *Reader, ln *lane, o *cell.IterOptions) {
 	c.next, c.dict, c.keyFor = -1, 0, -1
 }
 
-func (c *cursor) close(stats *cell.ReadStats) {
+func (c *cursor) close(stats *cell.ReadStats, slot stripe.Slot) {
 	if stats != nil {
-		c.count(stats)
+		c.count(stats, slot)
 	}
 	c.keysH.drop()
 	c.valsH.drop()
@@ -109,7 +114,7 @@ func (c *cursor) close(stats *cell.ReadStats) {
 		c.winBuf = nil
 	}
 	if c.r != nil && c.r.cache != nil {
-		c.r.cache.Count(c.hits, c.misses)
+		c.r.cache.Count(slot, c.hits, c.misses)
 	}
 	c.hits, c.misses, c.err = 0, 0, nil
 	c.blocks, c.leftOut, c.valueParts = 0, 0, 0
@@ -169,8 +174,19 @@ func (c *cursor) step(p pos, d int) (q pos, x *block.Index, ok bool) {
 	return p, x, true
 }
 
-// dicts numbers the dictionaries of blocks as they are loaded. See cell.Cell.
+// dicts numbers the dictionaries of blocks as they are loaded, see cell.Cell. A cursor takes many numbers at once.
 var dicts atomic.Uint32
+
+const dictsTaken = 1 << 10
+
+// newDict gives the current block a number that no other has; or 0, which names no dictionary, once in four billion.
+func (c *cursor) newDict() {
+	if c.dictNext%dictsTaken == 0 {
+		c.dictNext = dicts.Add(dictsTaken) - dictsTaken
+	}
+	c.dictNext++
+	c.dict = c.dictNext
+}
 
 // load makes p the current block.
 func (c *cursor) load(p pos) bool {
@@ -185,6 +201,9 @@ func (c *cursor) load(p pos) bool {
 	c.releaseMore()
 	c.chunkFrom, c.chunkEnd = 0, 0
 	off, n, keysLen := c.index.Place(p.i)
+	if c.zone.point {
+		c.soon(off, keysLen)
+	}
 	if err := c.part(&c.keysH, c.slot(0), off, keysLen, block.PartKeys, n); err != nil {
 		return c.fail(err)
 	}
@@ -194,10 +213,25 @@ func (c *cursor) load(p pos) bool {
 	c.live = true
 	c.blocks++
 	c.keysOnly = c.zone.valuesTo > 0 && c.zone.later(c.index, p.i)
-	if c.dict = dicts.Add(1); c.dict == 0 {
-		c.dict = dicts.Add(1)
-	}
+	c.newDict()
 	return true
+}
+
+// soon asks memory for what a point read of the current block will look at, all at once: else it would wait for one after the
+// other.
+func (c *cursor) soon(off, keysLen int64) {
+	r, slot := c.r, c.slot(0)
+	var sum byte
+	if r.view != nil && c.ln.n == laneCells && r.known(slot) {
+		sum = block.Touch(r.view[off+block.HeadLen : off+keysLen])
+	}
+	if r.cached != nil {
+		last := c.index.FirstPart(c.at.i+1) - c.index.FirstPart(c.at.i)
+		for i := range min(last, batchChunks) {
+			sum += byte(r.cached.Touch(slot + i))
+		}
+	}
+	c.seen += sum
 }
 
 // slot is the number of the current block's part n among all parts of the file.
@@ -212,6 +246,9 @@ func (c *cursor) slot(n int) int {
 // readAhead is how much a cursor that passes over the file once reads at a time.
 const readAhead = 256 << 10
 
+// earlyParts is how many parts a scan puts into the cache in any case: about those of a hundred small rows.
+const earlyParts = 6
+
 // part puts the raw bytes of the envelope [off, off+n) into h and, for keys, into c.keys. whole is the length of the block's
 // envelopes from off on.
 func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole int64) error {
@@ -219,7 +256,13 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 	h.release()
 	isKeys := part == block.PartKeys
 	if r.cached != nil {
-		if e := r.cached.Get(slot); e.Held() {
+		var e cache.Handle
+		if c.pass {
+			e = r.cached.Peek(slot)
+		} else {
+			e = r.cached.Get(slot)
+		}
+		if e.Held() {
 			c.hits++
 			h.pin, h.b = e, e.Bytes()
 			if isKeys {
@@ -231,7 +274,8 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 	}
 	inMap := r.view != nil && c.ln.n == laneCells
 	var stored []byte
-	if inMap && r.known(slot) {
+	known := inMap && r.known(slot)
+	if known {
 		p := r.view[off : off+n]
 		if block.Codec(p[16]) == block.CodecNone {
 			h.b = p[block.HeadLen:]
@@ -249,7 +293,18 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 			return err
 		}
 	}
-	head, body, err := block.Open(stored, block.Seed(r.id, off), part)
+	var head block.Head
+	var body []byte
+	var err error
+	if known && c.pass && !isKeys {
+		// What has been checked before and lies in memory is not checked at each pass.
+		if head, err = block.ReadHead(stored, part); err == nil && head.Stored != len(stored)-block.HeadLen {
+			err = damage.New(part.String(), 12, "%d bytes stored, the place has %d", head.Stored, len(stored)-block.HeadLen)
+		}
+		body = stored[block.HeadLen:]
+	} else {
+		head, body, err = block.Open(stored, block.Seed(r.id, off), part)
+	}
 	if err != nil && !inMap {
 		// Once more: what a second read does not show was never on disk, but a bit that turned over on its way.
 		if again, _, e := r.readAt(nil, off, int(n)); e == nil {
@@ -264,8 +319,15 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 	var raw []byte
 	var fill cache.Handle
 	plain := head.Codec == block.CodecNone
-	if r.cached != nil && !c.noFill && !(plain && inMap) {
+	switch {
+	case r.cached == nil || c.noFill || plain && inMap:
+	case !c.pass:
 		fill = r.cached.Reserve(head.Raw)
+	case c.early > 0:
+		c.early--
+		fill = r.cached.Reserve(head.Raw)
+	default:
+		fill = r.cached.ReserveSpare(head.Raw)
 	}
 	switch {
 	case plain && inMap:
@@ -285,7 +347,11 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 		raw = h.buf[:head.Raw]
 		err = block.Decode(head.Codec, raw, body)
 	}
-	if err == nil && isKeys {
+	switch {
+	case err != nil || !isKeys:
+	case known:
+		err = c.keys.View(raw) // the checksum says that these are the bytes that were parsed before
+	default:
 		err = c.keys.Parse(raw)
 	}
 	if err != nil {
@@ -321,7 +387,7 @@ func (c *cursor) read(off, n int64, isKeys bool, whole int64) ([]byte, error) {
 	if whole <= readAhead {
 		want = whole
 	}
-	if c.noFill && off == c.next {
+	if (c.noFill || c.pass) && off == c.next {
 		want = max(want, min(readAhead, c.r.size-off))
 	}
 	c.win = nil

@@ -106,7 +106,7 @@ func comment(ctx context.Context, db *engine.DB, t *engine.Table) error {
 	return nil
 }
 
-func check(c engine.BorrowedCell, i int) error {
+func check(c *engine.BorrowedCell, i int) error {
 	if c.Timestamp != when(i) || string(c.Value) != string(text(i)) {
 		return fmt.Errorf("comment at %d is %q, want %q at %d", c.Timestamp, c.Value, text(i), when(i))
 	}
@@ -143,7 +143,7 @@ func allPages(ctx context.Context, _ *engine.DB, t *engine.Table) error {
 	for at := (engine.Position{}); ; pages++ {
 		var wrong error
 		var end engine.Position
-		err := t.ReadCellsBorrowed(ctx, engine.SingleRow(video), func(c engine.BorrowedCell) bool {
+		err := t.ReadCellsBorrowed(ctx, engine.SingleRow(video), func(c *engine.BorrowedCell) bool {
 			wrong = check(c, next)
 			next--
 			return wrong == nil

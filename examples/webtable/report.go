@@ -73,7 +73,7 @@ func (r *report) printLinks(ctx context.Context, t *engine.Table) error {
 		n   int
 	}
 	var counts []count
-	err := t.ReadCellsBorrowed(ctx, engine.AllRows(), func(c engine.BorrowedCell) bool {
+	err := t.ReadCellsBorrowed(ctx, engine.AllRows(), func(c *engine.BorrowedCell) bool {
 		if n := len(counts); n == 0 || counts[n-1].row != string(c.Row) {
 			counts = append(counts, count{row: string(c.Row)})
 		}

@@ -146,7 +146,7 @@ func compare(row engine.Row, want map[cellKey]string) error {
 // verifyRaw makes sure that nothing that the rules hide is left on disk.
 func (r *report) verifyRaw(ctx context.Context, t *engine.Table) error {
 	var raw int64
-	err := t.ReadCellsBorrowed(ctx, engine.AllRows(), func(engine.BorrowedCell) bool { raw++; return true }, engine.Raw())
+	err := t.ReadCellsBorrowed(ctx, engine.AllRows(), func(*engine.BorrowedCell) bool { raw++; return true }, engine.Raw())
 	if err != nil {
 		return err
 	}

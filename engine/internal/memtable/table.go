@@ -37,6 +37,9 @@ type Table struct {
 	writers [writersMax]writer
 }
 
+// Empty reports whether nothing has been put into the table yet.
+func (t *Table) Empty() bool { return t.rows.root.Load() == 0 }
+
 // Stats is what a table holds. Counts are of entries, whether visible or not.
 type Stats struct {
 	Rows, Cells, Deletes, Ranges int64

@@ -1,0 +1,210 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/rowandb/rowan/block"
+	"github.com/rowandb/rowan/engine/internal/merge"
+	"github.com/rowandb/rowan/io/mapped"
+)
+
+// rowSink takes the rows of a scan. The bytes of both calls are the store's.
+type rowSink interface {
+	// row takes the current row of m, and reports whether it had a cell left and whether more rows are wanted.
+	row(rd *reader, m *merge.Scan) (any, more bool, err error)
+	// run takes the rows that are left in r, and returns how many had a cell. r.limit bounds those.
+	run(rd *reader, r *rowRun) (rows int64, more bool, err error)
+}
+
+// rowRun is a run of rows of a block that one source has alone, in the direction of the scan. The rules have not been asked yet.
+type rowRun struct {
+	sp       *block.Span
+	from, to int // rows [from, to)
+	back     bool
+	limit    int64  // rows with cells that are wanted; 0: all
+	key      []byte // scratch: the block's prefix and room for a suffix
+	prefix   int
+	columns  []column // of the block's dictionary, as far as they are known
+	dict     uint32   // name of that dictionary
+	plain    bool     // no rule drops anything
+	strip    block.Strip
+}
+
+// column is what a scan knows of a column of a dictionary.
+type column struct {
+	known             bool
+	verdict           merge.Verdict
+	family, qualifier []byte
+	life              uint64
+}
+
+// reset forgets all but the memory.
+func (r *rowRun) reset() {
+	clear(r.columns[:cap(r.columns)])
+	columns := r.columns[:0]
+	if cap(columns) > scratchCells {
+		columns = nil
+	}
+	if cap(r.key) > bufferKeep {
+		r.key = nil
+	}
+	r.sp, r.dict, r.key, r.columns = nil, 0, r.key[:0], columns
+}
+
+// set makes r the rows [from, to) of sp.
+func (r *rowRun) set(sp *block.Span, from, to int) {
+	r.sp, r.from, r.to = sp, from, to
+	if r.dict == sp.Dict {
+		return
+	}
+	r.dict = sp.Dict
+	p := sp.Keys.Prefix()
+	r.key, r.prefix = append(slices.Grow(r.key[:0], len(p)+32), p...), len(p)
+	n := sp.Keys.Cols
+	if cap(r.columns) < n {
+		r.columns = make([]column, n, max(n, 32))
+		return
+	}
+	r.columns = r.columns[:n]
+	clear(r.columns)
+}
+
+// clip takes off the rows at the far end that lie outside s, and reports whether there were any.
+func (r *rowRun) clip(s span) (ended bool) {
+	k := r.sp.Keys
+	if r.back {
+		if len(s.lo) > 0 && k.CompareRow(r.from, s.lo) < 0 {
+			n, _ := k.SearchRow(s.lo)
+			r.from = min(max(r.from, n), r.to)
+			return true
+		}
+		return false
+	}
+	if s.hi != nil && k.CompareRow(r.to-1, s.hi) >= 0 {
+		n, _ := k.SearchRow(s.hi)
+		r.to = max(min(r.to, n), r.from)
+		return true
+	}
+	return false
+}
+
+// bufferKeep bounds the memory that is kept for the key of the next scan.
+const bufferKeep = 64 << 10
+
+// aliveRows is how many rows go between two looks at whether the caller has given up.
+const aliveRows = 64
+
+// each walks the rows of set in the direction asked for and hands them to out. Runs of rows are used where nothing has to be
+// known of each cell.
+func (rd *reader) each(set RowSet, out rowSink) (err error) {
+	spans, err := spansOf(rd.spans, set)
+	if err != nil {
+		return err
+	}
+	if rd.spans = spans[:0]; cap(spans) > 64 {
+		rd.spans = nil
+	}
+	spans = rd.opts.behind(spans)
+	if rd.filtered {
+		if rd.prog.Empty() {
+			spans = nil
+		}
+		spans = within(spans, rd.prog.Rows)
+	}
+	if len(spans) == 0 {
+		rd.ended(nil)
+		return nil
+	}
+	m := &rd.joined
+	cfg := rd.config()
+	rd.scan(m, &rd.sources, rd.iterOptions(true), cfg)
+	defer closeInto(m, &err)
+	defer mapped.Leave(mapped.Enter(), &err)
+	rd.db.stats.scans.Add(rd.slot, 1)
+	runs := !rd.opts.rowByRow && !rd.filtered && !rd.page.track && rd.opts.page.after.Row == ""
+	r := &rd.rows
+	taken := uint64(0)
+	defer func() {
+		if taken > 0 {
+			rd.db.stats.runs.Add(rd.slot, int64(taken))
+		}
+	}()
+	r.back, r.limit, r.plain = rd.opts.reverse, rd.opts.limit, cfg.Raw || cfg.Families.Plain()
+	for i := range spans {
+		s := spans[i]
+		if rd.opts.reverse {
+			s = spans[len(spans)-1-i]
+		}
+		asked := 0
+		for ok := rd.seek(m, s); ok; ok = m.Next() {
+			if asked--; asked <= 0 {
+				if err := rd.alive(); err != nil {
+					return err
+				}
+				asked = aliveRows
+			}
+			if runs {
+				if sp, from, to := m.Run(); sp != nil {
+					taken++
+					r.set(sp, from, to)
+					ended := r.clip(s)
+					rows, more, err := out.run(rd, r)
+					if err != nil || !more {
+						return err
+					}
+					if r.limit > 0 {
+						if r.limit -= rows; r.limit == 0 {
+							return nil
+						}
+					}
+					if ended {
+						break
+					}
+					asked -= to - from
+					continue
+				}
+			}
+			if !s.contains(m.Row()) {
+				break
+			}
+			found, more, err := out.row(rd, m)
+			if err != nil {
+				return err
+			}
+			if found && r.limit > 0 {
+				r.limit--
+				more = more && r.limit > 0
+			}
+			if !more || rd.page.full {
+				rd.ended(m.Row())
+				return nil
+			}
+		}
+		if err := m.Err(); err != nil {
+			return err
+		}
+	}
+	rd.ended(nil)
+	return nil
+}
+
+// column returns what is known of column number code of the block.
+func (r *rowRun) column(rd *reader, code int) (*column, error) {
+	c := &r.columns[code]
+	if c.known {
+		return c, nil
+	}
+	return c, r.learn(rd, c, code)
+}
+
+func (rd *reader) seek(m *merge.Scan, s span) bool {
+	switch {
+	case !rd.opts.reverse && len(s.lo) == 0:
+		return m.First()
+	case !rd.opts.reverse:
+		return m.SeekGE(s.lo)
+	case s.hi == nil:
+		return m.Last()
+	}
+	return m.SeekLT(s.hi)
+}
