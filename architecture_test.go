@@ -41,8 +41,10 @@ var floors = map[string]int{
 	"io/vfs":             20,
 	"cell":               10,
 	"internal/damage":    0,
+	"internal/stripe":    0,
 	"internal/yardstick": 0,
 	"internal/planted":   0,
+	"internal/prefetch":  0,
 }
 
 // never lists imports that the floors would allow and the design does not.

@@ -300,9 +300,10 @@ func (x *Index) SeekRow(row []byte) int {
 			k = 2 * k
 		}
 	}
-	i := int(x.pos[lastLeft(k)])
-	// Entries [i, ...) with an equal head are told apart by all bytes.
-	if i < x.n && x.head(i) == h {
+	k = lastLeft(k)
+	i := int(x.pos[k])
+	// Entries [i, ...) with an equal head are told apart by all bytes. Node 0 stands for the end and has no head.
+	if k > 0 && x.tree[k] == h {
 		j := i + x.equalHeads(i, h)
 		lo, hi := i, j
 		for lo < hi {

@@ -415,6 +415,9 @@ func (k *Keys) SearchRow(key []byte) (r int, equal bool) {
 	key = key[len(p):]
 	h := keyHead(key)
 	b, lo, hi := k.b, 0, k.Rows
+	if k.rowW == 0 && k.rowLen >= 8 {
+		lo, hi = k.narrow(h)
+	}
 	for lo < hi {
 		m := int(uint(lo+hi) >> 1)
 		s, e := k.suffix(m)
@@ -434,6 +437,47 @@ func (k *Keys) SearchRow(key []byte) (r int, equal bool) {
 		}
 	}
 	return lo, false
+}
+
+// narrow returns rows lo < hi between which the search for a suffix with the head h can go on: those before lo are below it, those
+// from hi on above. Suffixes have equal lengths, of 8 bytes at least.
+//
+// A block that was not used lately lies in memory alone. Halving would wait for it at each step; eight loads that do not depend on
+// each other wait once.
+func (k *Keys) narrow(h uint64) (lo, hi int) {
+	const ways = 8
+	hi = k.Rows
+	for hi-lo > 2*ways {
+		step := (hi - lo) / ways
+		at, w := k.rows+(lo+step)*k.rowLen, step*k.rowLen
+		below, above := 0, 0
+		for range ways - 1 {
+			mh := bits.ReverseBytes64(binary.LittleEndian.Uint64(k.b[at:]))
+			_, less := bits.Sub64(mh, h, 0)
+			_, more := bits.Sub64(h, mh, 0)
+			below, above = below+int(less), above+int(more)
+			at += w
+		}
+		if above > 0 {
+			hi = lo + (ways-above)*step
+		}
+		lo += below * step
+		if below+above < ways-1 {
+			break // the bytes behind the head decide
+		}
+	}
+	return lo, hi
+}
+
+// Touch reads a byte of each part of the section that a search for one cell will look at, so that memory is asked for all of them
+// at once. b must be a section; the result means nothing.
+func Touch(b []byte) (sum byte) {
+	if n := len(b); n >= keysHead+keysSlack {
+		// A quarter, a half and three quarters of it are about where a search for a row begins; at the end are the places of the
+		// chunks.
+		sum = b[keysHead-1] + b[n/4] + b[n/2] + b[n-n/4] + b[n-keysSlack-1]
+	}
+	return sum
 }
 
 // SearchCell returns the first of the cells [from, to) of row r that is at or after (col, ts): the same column with a

@@ -356,3 +356,42 @@ func FuzzEnvelope(f *testing.F) {
 		}
 	})
 }
+
+// Rows of equal length are searched in larger steps. Many here share their first eight bytes behind the prefix.
+func TestSearchAmongRowsOfEqualLength(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	for round := range 200 {
+		set := map[string]bool{}
+		n, heads, tail := 1+r.IntN(400), 1+r.IntN(60), r.IntN(6)
+		for range n {
+			var k [14]byte
+			binary.BigEndian.PutUint64(k[:], uint64(r.IntN(heads))*0x0404040404040404)
+			for i := range tail {
+				k[8+i] = byte(r.IntN(3))
+			}
+			set["p"+string(k[:8+tail])] = true
+		}
+		var rows []string
+		for k := range set {
+			rows = append(rows, k)
+		}
+		slices.Sort(rows)
+		es := make([]entry, len(rows))
+		for i, row := range rows {
+			es[i] = entry{row, cell.Cell{Col: []byte("f\x00\x01"), TS: 1, Kind: 1}}
+		}
+		raw, _ := build(t, &Builder{}, es, false)
+		var k Keys
+		if err := k.Parse(raw); err != nil {
+			t.Fatal(err)
+		}
+		for i, row := range rows {
+			for _, key := range []string{row, row + "\x00", row[:len(row)-1], row[:r.IntN(len(row))], row[:len(row)-1] + string([]byte{row[len(row)-1] + 1})} {
+				want, found := slices.BinarySearch(rows, key)
+				if got, eq := k.SearchRow([]byte(key)); got != want || eq != found {
+					t.Fatalf("round %d: search %q near row %d of %d: %d %v, want %d %v", round, key, i, len(rows), got, eq, want, found)
+				}
+			}
+		}
+	}
+}

@@ -189,6 +189,15 @@ func (f Filter) Keys() uint64 { return f.keys }
 func (f Filter) K() int       { return f.k }
 func (f Filter) Lines() int   { return f.n }
 
+// Touch reads a byte of the line that MayContain will look at. The result means nothing.
+func (f Filter) Touch(h uint64) byte {
+	if f.n == 0 {
+		return 0
+	}
+	line, _, _ := place(h, f.n)
+	return f.lines[line*lineLen]
+}
+
 // MayContain reports whether h may have been added: false is certain.
 func (f Filter) MayContain(h uint64) bool {
 	if f.n == 0 {

@@ -11,6 +11,8 @@ package cache
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/rowandb/rowan/internal/stripe"
 )
 
 // Cache is shared by all open files of a store. Safe for concurrent use.
@@ -25,7 +27,8 @@ type Cache struct {
 	count    int
 	mem      allocator
 
-	hits, misses, refused, evictions atomic.Uint64
+	hits, misses       stripe.Counter
+	refused, evictions atomic.Uint64
 }
 
 // entry holds the bytes of one slot. It belongs to one (file, slot) for all its life, so a reader that acquired it reads the
@@ -159,13 +162,21 @@ func (f *File) Peek(slot int) Handle {
 	return Handle{e}
 }
 
+// Touch asks memory for what Get will look at, so that it is near when Get comes. The result means nothing.
+func (f *File) Touch(slot int) (sum int32) {
+	if e := f.slots[slot].Load(); e != nil {
+		sum = e.refs.Load()
+	}
+	return sum
+}
+
 // Count adds to the statistics.
-func (c *Cache) Count(hits, misses uint64) {
+func (c *Cache) Count(slot stripe.Slot, hits, misses uint64) {
 	if hits > 0 {
-		c.hits.Add(hits)
+		c.hits.Add(slot, int64(hits))
 	}
 	if misses > 0 {
-		c.misses.Add(misses)
+		c.misses.Add(slot, int64(misses))
 	}
 }
 
@@ -328,7 +339,7 @@ func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Stats{
-		Hits: c.hits.Load(), Misses: c.misses.Load(), Evictions: c.evictions.Load(), Refused: c.refused.Load(),
+		Hits: uint64(c.hits.Load()), Misses: uint64(c.misses.Load()), Evictions: c.evictions.Load(), Refused: c.refused.Load(),
 		Entries: c.count, Capacity: c.capacity, Used: c.used, Charged: c.charged, Mapped: c.mem.mapped,
 	}
 }

@@ -12,9 +12,9 @@ func BenchmarkRecord(b *testing.B) {
 		rb.Reset()
 		for i := range 100 {
 			row[15] = byte(i)
-			rb.Append(Entry{Op: OpCell, Kind: KindSet, Tree: 1, Row: row, Col: col, TS: int64(i), Value: value})
+			rb.Append(&Entry{Op: OpCell, Kind: KindSet, Tree: 1, Row: row, Col: col, TS: int64(i), Value: value})
 		}
-		rec = rb.AppendRecord(rec[:0], Header{FirstSeq: 1})
+		rec = rb.Record(Header{FirstSeq: 1})
 		r, err := ReadRecord(rec)
 		if err != nil {
 			b.Fatal(err)

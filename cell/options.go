@@ -1,6 +1,6 @@
 package cell
 
-import "sync/atomic"
+import "github.com/rowandb/rowan/internal/stripe"
 
 // IterOptions narrows what an iterator over one source yields. The zero value yields everything.
 type IterOptions struct {
@@ -45,7 +45,7 @@ type IterOptions struct {
 
 // ReadStats counts the work of iterators over files.
 type ReadStats struct {
-	Blocks     atomic.Uint64 // of which the keys were looked at
-	LeftOut    atomic.Uint64 // that were not looked at because of what their index entry says
-	ValueParts atomic.Uint64 // of blocks, of which values were looked at
+	Blocks     stripe.Counter // of which the keys were looked at
+	LeftOut    stripe.Counter // that were not looked at because of what their index entry says
+	ValueParts stripe.Counter // of blocks, of which values were looked at
 }

@@ -68,16 +68,19 @@ type Entry struct {
 
 // RecordBuilder writes a record. The zero value is ready; Reset makes it ready again and keeps its memory.
 type RecordBuilder struct {
-	body    []byte
+	body    []byte // room for a header, then the entries
 	count   int
 	tree    uint64
-	rowAt   int // offset and length of the last row and column in body
-	rowLen  int
-	colAt   int
-	colLen  int
+	at      Spot // of the last entry
 	haveRow bool
 	haveCol bool
 }
+
+// headRoom is room for the longest header: flags and six numbers.
+const headRoom = 1 + 6*binary.MaxVarintLen64
+
+// Spot tells where a builder has copied the parts of an entry: offsets and lengths of Bytes.
+type Spot struct{ Row, RowLen, Col, ColLen, Value, ValueLen uint32 }
 
 // Reset forgets all entries.
 func (b *RecordBuilder) Reset() {
@@ -85,11 +88,15 @@ func (b *RecordBuilder) Reset() {
 }
 
 // Len is the size of the entries so far, in bytes; Count is their number.
-func (b *RecordBuilder) Len() int   { return len(b.body) }
+func (b *RecordBuilder) Len() int   { return max(len(b.body)-headRoom, 0) }
 func (b *RecordBuilder) Count() int { return b.count }
 
+// Last is the spot of the last entry, and Bytes is what it refers to, until more is added or the builder is reset.
+func (b *RecordBuilder) Last() Spot    { return b.at }
+func (b *RecordBuilder) Bytes() []byte { return b.body }
+
 // Append adds an entry. Its bytes are copied.
-func (b *RecordBuilder) Append(e Entry) {
+func (b *RecordBuilder) Append(e *Entry) {
 	op := opSet
 	switch e.Op {
 	case OpCell:
@@ -99,30 +106,35 @@ func (b *RecordBuilder) Append(e Entry) {
 	case OpRange:
 		op = opRange
 	}
-	newRow := !b.haveRow || e.Tree != b.tree || string(e.Row) != string(b.body[b.rowAt:b.rowAt+b.rowLen])
-	newCol := e.Op != OpRange && (newRow || !b.haveCol || string(e.Col) != string(b.body[b.colAt:b.colAt+b.colLen]))
+	newRow := !b.haveRow || e.Tree != b.tree || string(e.Row) != string(b.body[b.at.Row:b.at.Row+b.at.RowLen])
+	newCol := e.Op != OpRange && (newRow || !b.haveCol || string(e.Col) != string(b.body[b.at.Col:b.at.Col+b.at.ColLen]))
 	if newRow {
 		op |= opNewRow
 	}
 	if newCol {
 		op |= opNewColumn
 	}
-	p := append(b.body, op)
+	p := b.body
+	if len(p) == 0 {
+		p = append(p, make([]byte, headRoom)...)
+	}
+	p = append(p, op)
 	if newRow {
 		p = binary.AppendUvarint(p, e.Tree)
 		p = binary.AppendUvarint(p, uint64(len(e.Row)))
-		b.tree, b.rowAt, b.rowLen, b.haveRow, b.haveCol = e.Tree, len(p), len(e.Row), true, false
+		b.tree, b.at.Row, b.at.RowLen, b.haveRow, b.haveCol = e.Tree, uint32(len(p)), uint32(len(e.Row)), true, false
 		p = append(p, e.Row...)
 	}
 	if newCol {
 		p = binary.AppendUvarint(p, uint64(len(e.Col)))
-		b.colAt, b.colLen, b.haveCol = len(p), len(e.Col), true
+		b.at.Col, b.at.ColLen, b.haveCol = uint32(len(p)), uint32(len(e.Col)), true
 		p = append(p, e.Col...)
 	}
 	switch e.Op {
 	case OpCell:
 		p = binary.AppendUvarint(p, uint64(e.TS))
 		p = binary.AppendUvarint(p, uint64(len(e.Value)))
+		b.at.Value, b.at.ValueLen = uint32(len(p)), uint32(len(e.Value))
 		p = append(p, e.Value...)
 	case OpDelete:
 		p = binary.AppendUvarint(p, uint64(e.Lo))
@@ -137,10 +149,17 @@ func (b *RecordBuilder) Append(e Entry) {
 	b.count++
 }
 
-// AppendRecord appends the finished record. h.Count is ignored.
-func (b *RecordBuilder) AppendRecord(dst []byte, h Header) []byte {
-	dst = appendHeader(dst, h, b.count)
-	return append(dst, b.body...)
+// Record returns the finished record, which lies in the builder's memory and is valid until more is added or the builder is reset.
+// h.Count is ignored. It may be called again, with another header.
+func (b *RecordBuilder) Record(h Header) []byte {
+	if len(b.body) == 0 {
+		b.body = append(b.body, make([]byte, headRoom)...)
+	}
+	var buf [headRoom]byte
+	head := appendHeader(buf[:0], h, b.count)
+	at := headRoom - len(head)
+	copy(b.body[at:], head)
+	return b.body[at:]
 }
 
 func appendHeader(dst []byte, h Header, count int) []byte {

@@ -14,13 +14,13 @@ import (
 func sampleRecord() []byte {
 	var b RecordBuilder
 	col := []byte("f\x00\x01q")
-	b.Append(Entry{Op: OpCell, Kind: KindSet, Tree: 1, Row: []byte("r"), Col: col, TS: 200, Value: []byte("hi")})
-	b.Append(Entry{Op: OpDelete, Tree: 1, Row: []byte("r"), Col: col, Hi: 9})
-	b.Append(Entry{Op: OpRange, Tree: 1, Row: []byte("s")})
+	b.Append(&Entry{Op: OpCell, Kind: KindSet, Tree: 1, Row: []byte("r"), Col: col, TS: 200, Value: []byte("hi")})
+	b.Append(&Entry{Op: OpDelete, Tree: 1, Row: []byte("r"), Col: col, Hi: 9})
+	b.Append(&Entry{Op: OpRange, Tree: 1, Row: []byte("s")})
 	state := make([]byte, StateLen)
 	PutState(state, -2)
-	b.Append(Entry{Op: OpCell, Kind: KindMerge, Tree: 1, Row: []byte("s"), Col: []byte("g\x00\x02q"), Value: state})
-	return b.AppendRecord(nil, Header{FirstSeq: 5, EngineTime: 1000})
+	b.Append(&Entry{Op: OpCell, Kind: KindMerge, Tree: 1, Row: []byte("s"), Col: []byte("g\x00\x02q"), Value: state})
+	return b.Record(Header{FirstSeq: 5, EngineTime: 1000})
 }
 
 // The hand-written sample of docs/formats/batch.md is what the code writes.
@@ -85,13 +85,13 @@ func FuzzReadRecord(f *testing.F) {
 		var out RecordBuilder
 		var entries []Entry
 		for e, ok := r.Next(); ok; e, ok = r.Next() {
-			out.Append(e)
+			out.Append(&e)
 			entries = append(entries, e)
 		}
 		if r.Err() != nil {
 			return
 		}
-		again, err := ReadRecord(out.AppendRecord(nil, h))
+		again, err := ReadRecord(out.Record(h))
 		if err != nil || again.Header != h {
 			t.Fatalf("%+v %v", again.Header, err)
 		}

@@ -93,7 +93,7 @@ func (r *run) holds(t *rtable, row []byte) (ok bool, err error) {
 		return false, err
 	}
 	defer closeInto(m, &err)
-	r.db.stats.rowReads.Add(1)
+	r.db.stats.rowReads.Add(0, 1)
 	if ok, err = p.matches(m, row); err != nil {
 		return false, fmt.Errorf("condition: %w", err)
 	}

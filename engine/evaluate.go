@@ -43,7 +43,7 @@ func (r *run) plan(b *Batch) {
 // evaluate turns the batch into results: conditions decided, columns with their lives, timestamps chosen, pins added.
 func (r *run) evaluate(b *Batch) (err error) {
 	r.entries.Reset()
-	r.trees = r.trees[:0]
+	r.trees, r.sets = r.trees[:0], r.sets[:0]
 	if r.looks {
 		// The time is asked after the files are chosen: what a merge has collected from them by then is gone as of it.
 		r.st = r.db.states.pin()
@@ -112,7 +112,7 @@ func (r *run) change(t *rtable, row []byte, o *op) error {
 		e.Op = cell.OpRange
 		for i := range t.Groups {
 			e.Tree = t.Groups[i].Tree
-			if err := r.append(t, e); err != nil {
+			if err := r.append(t, &e); err != nil {
 				return err
 			}
 		}
@@ -125,7 +125,7 @@ func (r *run) change(t *rtable, row []byte, o *op) error {
 	e.Tree = t.treeOf(f)
 	if o.kind == opDeleteFamily {
 		e.Op, e.Range = cell.OpRange, cell.FamilyRange(o.family)
-		return r.append(t, e)
+		return r.append(t, &e)
 	}
 	r.col = cell.AppendColumn(r.col[:0], o.family, f.Life, o.qualifier)
 	e.Col = r.col
@@ -136,7 +136,7 @@ func (r *run) change(t *rtable, row []byte, o *op) error {
 		}
 		cell.PutState(r.num[:], o.lo)
 		e.Op, e.Kind, e.TS, e.Value = cell.OpCell, cell.KindMerge, int64(o.ts), r.num[:]
-		return r.append(t, e)
+		return r.append(t, &e)
 	case opSet:
 		if f.Fold != cell.FoldNone {
 			return fmt.Errorf("%w: %q in table %q", ErrAggregate, o.family, t.Name)
@@ -145,7 +145,7 @@ func (r *run) change(t *rtable, row []byte, o *op) error {
 		if o.ts == ServerTime {
 			e.TS = r.serverTime()
 		}
-		return r.append(t, e)
+		return r.append(t, &e)
 	}
 	e.Op, e.Lo, e.Hi = cell.OpDelete, o.lo, o.hi
 	if o.lo > 0 && f.Rule.CountsVersions() {
@@ -156,12 +156,12 @@ func (r *run) change(t *rtable, row []byte, o *op) error {
 		if pin >= 0 {
 			p := e
 			p.Lo, p.Hi = 0, pin
-			if err := r.append(t, p); err != nil {
+			if err := r.append(t, &p); err != nil {
 				return err
 			}
 		}
 	}
-	return r.append(t, e)
+	return r.append(t, &e)
 }
 
 // serverTime is the batch's stamp.
@@ -174,7 +174,7 @@ func (r *run) serverTime() int64 {
 }
 
 // append adds an entry to the batch.
-func (r *run) append(t *rtable, e cell.Entry) error {
+func (r *run) append(t *rtable, e *cell.Entry) error {
 	before := r.entries.Len()
 	r.entries.Append(e)
 	if r.entries.Len() > BatchBytesMax { // before what a batch makes of little takes all memory
@@ -189,6 +189,9 @@ func (r *run) append(t *rtable, e cell.Entry) error {
 	}
 	r.trees[at].bytes += r.entries.Len() - before
 	r.trees[at].entries++
+	if e.Op == cell.OpCell && e.Kind == cell.KindSet {
+		r.sets = append(r.sets, setting{spot: r.entries.Last(), ts: e.TS, tree: at})
+	}
 	if !r.again {
 		return nil // nobody will ask
 	}
@@ -196,13 +199,13 @@ func (r *run) append(t *rtable, e cell.Entry) error {
 	if e.Op == cell.OpCell && e.Kind == cell.KindMerge {
 		fold = t.families.Fold(e.Col)
 	}
-	return r.own.add(r.db, e, fold, uint64(r.entries.Count()))
+	return r.own.add(r.db, *e, fold, uint64(r.entries.Count()))
 }
 
 // reading is what a batch sees of a table: everything that has its place in the write order for the rows whose latches it
 // holds, visible or not, and its own earlier changes.
 func (r *run) reading(t *rtable) reading {
-	return reading{db: r.db, st: r.st, table: t, seq: everything, own: &r.own}
+	return reading{db: r.db, st: r.st, table: t, seq: everything, own: &r.own, pts: &r.pts}
 }
 
 // forget lets go of what the evaluation has read.

@@ -27,6 +27,9 @@ type layer struct {
 
 func newTable(t *levels.Table) *rtable {
 	r := &rtable{Table: t, families: merge.NewFamilies(t), groups: make([]group, len(t.Groups)), gate: new(sync.RWMutex)}
+	for i := range t.Families {
+		r.ages = r.ages || t.Families[i].Rule.LooksAtAge()
+	}
 	for i := range r.groups {
 		g := &r.groups[i]
 		g.tree, g.standing = t.Groups[i].Tree, t.Standing(t.Groups[i].Tree)

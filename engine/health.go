@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rowandb/rowan/internal/stripe"
 	"github.com/rowandb/rowan/io/vfs"
 )
 
@@ -180,8 +181,8 @@ func (db *DB) writable() error {
 // lifecycle counts the calls at work, so that Close can wait for them. Calls may nest.
 type lifecycle struct {
 	closed atomic.Bool
-	calls  atomic.Int64
-	idle   chan struct{} // buffered; a token when calls fell to zero after closed
+	calls  stripe.Counter
+	idle   chan struct{} // buffered; a token when a call has ended after closed
 	stop   chan struct{} // closed with closed
 	ended  chan struct{} // closed when Close has done its work
 	err    error         // what Close returned; set before ended is closed
@@ -190,17 +191,22 @@ type lifecycle struct {
 }
 
 // enter registers a call; Close waits for it. Balanced by leave.
-func (db *DB) enter() error {
-	db.life.calls.Add(1)
+func (db *DB) enter() error { return db.enterAt(0) }
+
+func (db *DB) leave() { db.leaveAt(0) }
+
+// enterAt and leaveAt are enter and leave for those who come often and have a slot of their own.
+func (db *DB) enterAt(slot stripe.Slot) error {
+	db.life.calls.Add(slot, 1)
 	if db.life.closed.Load() {
-		db.leave()
+		db.leaveAt(slot)
 		return ErrClosed
 	}
 	return nil
 }
 
-func (db *DB) leave() {
-	if db.life.calls.Add(-1) == 0 && db.life.closed.Load() {
+func (db *DB) leaveAt(slot stripe.Slot) {
+	if db.life.calls.Add(slot, -1); db.life.closed.Load() {
 		select {
 		case db.life.idle <- struct{}{}:
 		default:

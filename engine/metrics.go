@@ -6,6 +6,7 @@ import (
 
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/compact"
+	"github.com/rowandb/rowan/internal/stripe"
 	"github.com/rowandb/rowan/io/direct"
 	"github.com/rowandb/rowan/levels"
 )
@@ -13,7 +14,7 @@ import (
 // counters are the store's running totals.
 type counters struct {
 	batches, changes, bytesIn        atomic.Uint64
-	rowReads, scans, runs, filtered  atomic.Uint64
+	rowReads, scans, runs, filtered  stripe.Counter
 	flushes, compactions, moves      atomic.Uint64
 	collected, forgotten             atomic.Uint64
 	bytesWritten, bytesCompacted     atomic.Uint64
@@ -112,9 +113,10 @@ func (db *DB) Metrics() Metrics {
 	m := Metrics{
 		Health:  db.Health(),
 		Batches: c.batches.Load(), Changes: c.changes.Load(), BytesIn: c.bytesIn.Load(),
-		RowReads: c.rowReads.Load(), Scans: c.scans.Load(), FilteredFiles: c.filtered.Load(),
-		BlocksRead: c.reads.Blocks.Load(), BlocksLeftOut: c.reads.LeftOut.Load(), ValuePartsRead: c.reads.ValueParts.Load(),
-		Flushes: c.flushes.Load(), Compactions: c.compactions.Load(), Moves: c.moves.Load(),
+		RowReads: uint64(c.rowReads.Load()), Scans: uint64(c.scans.Load()), FilteredFiles: uint64(c.filtered.Load()),
+		BlocksRead: uint64(c.reads.Blocks.Load()), BlocksLeftOut: uint64(c.reads.LeftOut.Load()),
+		ValuePartsRead: uint64(c.reads.ValueParts.Load()),
+		Flushes:        c.flushes.Load(), Compactions: c.compactions.Load(), Moves: c.moves.Load(),
 		CollectedCells: c.collected.Load(), ForgottenDeletes: c.forgotten.Load(),
 		TableBytesWritten: c.bytesWritten.Load(), TableBytesCompacted: c.bytesCompacted.Load(),
 		ReplayedBatches: c.replayedBatches.Load(), ReplayedChanges: c.replayedChanges.Load(),
@@ -208,7 +210,7 @@ func (m *Metrics) pin(db *DB, st *state) {
 	look(st, false)
 	for _, o := range old {
 		look(o, true)
-		m.OldestPin = max(m.OldestPin, now.Sub(o.replaced))
+		m.OldestPin = max(m.OldestPin, now.Sub(o.since))
 		o.unref()
 	}
 }

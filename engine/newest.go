@@ -98,7 +98,7 @@ func (r *run) newestOfAll(t *rtable, row, col []byte) (c cell.Cell, ok bool, err
 		return c, false, err
 	}
 	defer closeInto(m, &err)
-	r.db.stats.rowReads.Add(1)
+	r.db.stats.rowReads.Add(0, 1)
 	cells := m.Cells(make([]cell.Cell, 0, 1))
 	if len(cells) == 0 {
 		return c, false, m.Err()

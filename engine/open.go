@@ -253,13 +253,13 @@ func (db *DB) checkFiles(v *levels.Version) error {
 
 // firstState makes the state that replay fills.
 func (db *DB) firstState(v *levels.Version) {
-	st := &state{version: v, trees: map[uint64]*memtree{}, tables: tablesOf(v.Schema, nil)}
+	st := &state{in: &db.states, version: v, trees: map[uint64]*memtree{}, tables: tablesOf(v.Schema, nil)}
 	for id := range v.Trees {
 		m := db.newMem()
 		m.refs.Store(1)
 		st.trees[id] = &memtree{active: m}
 	}
-	st.refs.Store(1)
+	st.pins.Add(0, 1)
 	db.states.cur.Store(st)
 }
 
@@ -565,6 +565,7 @@ func (db *DB) letGo() (errs []error) {
 	}
 	db.life.keepFiles.Store(true) // versions let go of files now that are not dead
 	if st := db.states.cur.Load(); st != nil {
+		st.replaced.Store(true) // by nothing: those who still hold it are the last
 		st.unref()
 	}
 	if db.manifest != nil {

@@ -14,7 +14,8 @@ type rowOutput struct {
 	rd     *reader
 	fn     func(Row) bool // of a scan
 	key    []byte
-	out    []Cell // scratch
+	out    []Cell // scratch, or the caller's
+	again  bool   // out is the caller's: cells are overwritten together with the memory of their values
 	data   []byte
 	labels []string
 	size   int64
@@ -72,21 +73,18 @@ func (o *rowOutput) Put(c *cell.Cell, stripped bool, label string) bool {
 		o.err = rowTooLarge(o.key, rd.db.opts.RowBytesMax)
 		return false
 	}
-	if cap(o.data)-len(o.data) < n {
-		o.data = make([]byte, 0, max(n, min(2*cap(o.data), 64<<10), 64)) // earlier cells keep the earlier piece
+	e := o.next()
+	if o.again {
+		o.overwrite(e, q, value)
+	} else {
+		o.copy(e, q, value)
 	}
-	at := len(o.data)
-	o.data = append(append(o.data, q...), value...)
-	e := Cell{Family: o.family(f, life), Timestamp: Timestamp(c.TS), Value: o.data[at+len(q) : at+n : at+n]}
-	if len(q) > 0 {
-		e.Qualifier = unsafe.String(&o.data[at], len(q))
-	}
+	e.Family, e.Timestamp, e.Labels = o.family(f, life), Timestamp(c.TS), nil
 	if label != "" {
 		o.labels = append(o.labels, label)
 		k := len(o.labels)
 		e.Labels = o.labels[k-1 : k : k]
 	}
-	o.out = append(o.out, e)
 	rd.page.took(c, n)
 	return !rd.page.full
 }
@@ -102,6 +100,41 @@ func (o *rowOutput) row(rd *reader, m *merge.Scan) (any, more bool, err error) {
 
 func rowTooLarge(row []byte, most int64) error {
 	return fmt.Errorf("%w: row %.80q has more than %d bytes", ErrRowTooLarge, row, most)
+}
+
+// next is one more cell, which may have been used before.
+func (o *rowOutput) next() *Cell {
+	n := len(o.out)
+	if n < cap(o.out) {
+		o.out = o.out[:n+1]
+	} else {
+		o.out = append(o.out, Cell{})
+	}
+	return &o.out[n]
+}
+
+// copy gives e a qualifier and a value in the memory that the row's cells share.
+func (o *rowOutput) copy(e *Cell, q, value []byte) {
+	n := len(q) + len(value)
+	if o.data == nil || cap(o.data)-len(o.data) < n {
+		o.data = make([]byte, 0, max(n, min(2*cap(o.data), 64<<10), 64)) // earlier cells keep the earlier piece
+	}
+	at := len(o.data)
+	o.data = append(append(o.data, q...), value...)
+	e.Qualifier, e.Value = "", o.data[at+len(q):at+n:at+n]
+	if len(q) > 0 {
+		e.Qualifier = unsafe.String(&o.data[at], len(q))
+	}
+}
+
+// overwrite puts a value into the memory of the one that e had. A string is never overwritten: somebody may have kept it.
+func (o *rowOutput) overwrite(e *Cell, q, value []byte) {
+	if e.Qualifier != string(q) {
+		e.Qualifier = string(q)
+	}
+	if e.Value = append(e.Value[:0], value...); e.Value == nil {
+		e.Value = []byte{}
+	}
 }
 
 // Alive implements filter.Output.

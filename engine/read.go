@@ -9,6 +9,7 @@ import (
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/filter"
 	"github.com/rowandb/rowan/engine/internal/merge"
+	"github.com/rowandb/rowan/internal/stripe"
 	"github.com/rowandb/rowan/io/mapped"
 )
 
@@ -102,12 +103,38 @@ func Raw() ReadOption { return readOption(func(o *readOptions) { o.raw = true })
 // give ErrRowTooLarge.
 func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (out Row, err error) {
 	out.Key = row
+	err = t.readRow(ctx, row, opts, func(rd *reader, m *merge.Iter) (err error) {
+		out.Cells, err = rd.row(m, bytesOf(row))
+		return err
+	})
+	return out, err
+}
+
+// ReadRowInto is ReadRow into memory that is there already: dst's cells, and the bytes of their values, are overwritten. Read into the
+// same Row again and again, it allocates nothing once the memory is large enough and as long as qualifiers do not change. What was
+// read into dst before must not be in use any more, but for strings. Several goroutines need a Row each. After an error dst has no
+// cells.
+func (t *Table) ReadRowInto(ctx context.Context, dst *Row, row string, opts ...ReadOption) error {
+	if dst == nil {
+		return fmt.Errorf("%w: nil row", ErrOption)
+	}
+	dst.Key = row
+	cells := dst.Cells[:0]
+	dst.Cells = cells
+	return t.readRow(ctx, row, opts, func(rd *reader, m *merge.Iter) (err error) {
+		dst.Cells, err = rd.rowInto(m, bytesOf(row), cells)
+		return err
+	})
+}
+
+// readRow calls found on a row, unless it is outside of what the options let through.
+func (t *Table) readRow(ctx context.Context, row string, opts []ReadOption, found func(*reader, *merge.Iter) error) (err error) {
 	if err := checkRow(row); err != nil {
-		return out, err
+		return err
 	}
 	rd, err := t.begin(ctx, opts)
 	if err != nil {
-		return out, err
+		return err
 	}
 	defer rd.end()
 	defer t.db.noted(&err)
@@ -115,22 +142,22 @@ func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (ou
 	key := bytesOf(row)
 	if rd.filtered && (rd.prog.Empty() || !rd.prog.Rows.Contains(key)) || !rd.opts.reaches(key) {
 		rd.ended(nil)
-		return out, nil
+		return nil
 	}
 	m, err := rd.point(key, rd.iterOptions(false), rd.config())
 	if err != nil {
-		return out, err
+		return err
 	}
 	defer closeInto(m, &err)
-	rd.db.stats.rowReads.Add(1)
-	if out.Cells, err = rd.row(m, key); err != nil {
-		return out, err
+	rd.db.stats.rowReads.Add(rd.slot, 1)
+	if err = found(rd, &m.Iter); err != nil {
+		return err
 	}
 	if !rd.page.full {
 		key = nil
 	}
 	rd.ended(key)
-	return out, nil
+	return nil
 }
 
 // ReadRows calls fn for each row of set, in order, until fn returns false. fn may use the store, but must not close it: Close
@@ -196,6 +223,7 @@ type reader struct {
 	sources  sources
 	spans    []span
 	rows     rowRun
+	used     int // cells of buf that were set since it was cleared
 	rowOut   rowOutput
 	cellOut  cellOutput
 }
@@ -216,7 +244,7 @@ func (t *Table) begin(ctx context.Context, opts []ReadOption) (*reader, error) {
 		return nil, err
 	}
 	db := t.db
-	if err := db.enter(); err != nil {
+	if err := db.enterAt(rd.slot); err != nil {
 		rd.recycle()
 		return nil, err
 	}
@@ -245,12 +273,12 @@ func (rd *reader) pin(ctx context.Context, t *Table) error {
 			return err
 		}
 	} else {
-		rd.st, rd.seq = rd.db.states.pinWith(rd.db.visible)
+		rd.st, rd.seq = rd.db.states.pinWith(rd.slot, rd.db.visible)
 	}
 	if rd.table = rd.st.tables[t.name]; rd.table == nil {
 		return fmt.Errorf("%w: %q", ErrNoTable, t.name)
 	}
-	if rd.opts.snap == nil && !rd.table.families.Plain() { // without rules no read asks for the time
+	if rd.opts.snap == nil && rd.table.ages { // a look at the clock is a large part of a read, where nothing depends on it
 		rd.asOf = rd.db.clock.now()
 	}
 	if l := rd.opts.leave; l != nil {
@@ -265,23 +293,25 @@ func (rd *reader) pin(ctx context.Context, t *Table) error {
 
 func (rd *reader) end() {
 	if rd.st != nil {
-		rd.st.unref()
+		rd.st.unpin(rd.slot)
 	}
-	rd.db.leave()
+	rd.db.leaveAt(rd.slot)
 	rd.recycle()
 }
 
 // readers keeps the scratch of reads that have ended.
-var readers = sync.Pool{New: func() any { return &reader{buf: make([]cell.Cell, 0, 64)} }}
+var readers = sync.Pool{New: func() any {
+	return &reader{buf: make([]cell.Cell, 0, 64), reading: reading{slot: stripe.Next()}}
+}}
 
 // recycle forgets everything but the scratch.
 func (rd *reader) recycle() {
 	if rd.filtered {
 		rd.prog.Forget()
-	} else {
-		clear(rd.buf[:cap(rd.buf)]) // it points into blocks
 	}
-	rd.reading, rd.ctx, rd.opts, rd.filtered, rd.asOf = reading{}, nil, readOptions{}, false, 0
+	clear(rd.buf[:rd.used]) // it points into blocks
+	rd.used = 0
+	rd.reading, rd.ctx, rd.opts, rd.filtered, rd.asOf = reading{pts: rd.pts, slot: rd.slot}, nil, readOptions{}, false, 0
 	rd.buf, rd.page = rd.buf[:0], page{col: rd.page.col[:0]}
 	clear(rd.spans[:cap(rd.spans)])
 	rd.rows.reset()
@@ -349,6 +379,7 @@ func (rd *reader) cells(m filter.Cells, row []byte, out filter.Output) (more boo
 			}
 		}
 		rd.buf = m.Cells(rd.buf[:0])
+		rd.used = max(rd.used, len(rd.buf))
 		if len(rd.buf) == 0 {
 			return true, m.Err()
 		}
@@ -371,6 +402,24 @@ func (rd *reader) row(m filter.Cells, row []byte) ([]Cell, error) {
 		return nil, o.err
 	}
 	return o.cells(), nil
+}
+
+// rowInto is row into cells that are there already.
+func (rd *reader) rowInto(m *merge.Iter, row []byte, cells []Cell) ([]Cell, error) {
+	o := &rd.rowOut
+	scratch := o.out
+	o.begin(rd, row)
+	o.out, o.again = cells, true
+	_, err := rd.cells(m, row, o)
+	if err == nil {
+		err = o.err
+	}
+	out := o.out
+	*o = rowOutput{out: scratch}
+	if err != nil {
+		return cells, err
+	}
+	return out, nil
 }
 
 func closeInto(c interface{ Close() error }, err *error) {

@@ -6,7 +6,9 @@ import (
 	"github.com/rowandb/rowan/bloom"
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/merge"
+	"github.com/rowandb/rowan/internal/stripe"
 	"github.com/rowandb/rowan/levels"
+	"github.com/rowandb/rowan/sstable"
 )
 
 // reading is one read's view of a table: a pinned state and the sequence up to which memtables are shown.
@@ -16,7 +18,9 @@ type reading struct {
 	table *rtable
 	seq   uint64
 	own   *overlay // of a batch that reads; the newest source
-	flat  bool     // show what is stored, past the rules that old sources follow for good
+	slot  stripe.Slot
+	pts   *points // to be used again; may be nil
+	flat  bool    // show what is stored, past the rules that old sources follow for good
 	// without are the files to leave out, because they are damaged; nil for none, as always but with LeaveOutDamaged.
 	without map[levels.Num]bool
 }
@@ -37,8 +41,10 @@ func (g *group) ofClass(run []*levels.File, class int) []*levels.File {
 
 // point returns the sources that have row, newest first, joined and standing on it. A source without the row is left out;
 // for files the row filter decides first.
-func (r *reading) point(row []byte, o cell.IterOptions, cfg merge.Config) (_ *merge.Iter, err error) {
-	src := make([]cell.Iter, 0, 8)
+func (r *reading) point(row []byte, o cell.IterOptions, cfg merge.Config) (_ *points, err error) {
+	p := r.pts.take()
+	r.pts = p
+	src := p.src[:0]
 	var ends []int
 	for i := range r.table.groups {
 		g := &r.table.groups[i]
@@ -49,18 +55,21 @@ func (r *reading) point(row []byte, o cell.IterOptions, cfg merge.Config) (_ *me
 			for _, it := range src {
 				it.Close()
 			}
+			p.src = src
+			p.end()
 			return nil, err
 		}
 		if len(r.table.groups) > 1 {
 			ends = append(ends, len(src))
 		}
 	}
-	m := merge.New(cfg, src)
+	p.src = src
+	p.Init(cfg, src)
 	if ends != nil {
-		m.Groups(ends)
+		p.Groups(ends)
 	}
-	m.Here(row)
-	return m, nil
+	p.Here(row)
+	return p, nil
 }
 
 // pointSources appends the sources of one tree that have row. On an error too it returns all that is to be closed.
@@ -89,10 +98,8 @@ func (r *reading) pointSources(src []cell.Iter, g *group, row []byte, o cell.Ite
 // pointFlat appends the sources of a tree of one class that have row.
 func (r *reading) pointFlat(src []cell.Iter, g *group, row []byte, o cell.IterOptions, class int) (_ []cell.Iter, err error) {
 	if own := r.own.of(g.tree); own != nil && class >= len(g.layers) {
-		if it := own.NewIter(everything, o); it.SeekExact(row) {
+		if it := r.pts.memory(own, row, everything, &o); it != nil {
 			src = append(src, it)
-		} else {
-			it.Close()
 		}
 	}
 	mems := r.st.trees[g.tree]
@@ -106,26 +113,40 @@ func (r *reading) pointFlat(src []cell.Iter, g *group, row []byte, o cell.IterOp
 		} else if class < len(g.layers) {
 			continue
 		}
-		it := m.NewIter(r.seq, o)
-		if it.SeekExact(row) {
+		if it := r.pts.memory(m.Table, row, r.seq, &o); it != nil {
 			src = append(src, it)
-		} else {
-			it.Close()
 		}
 	}
 	tree := r.st.version.Trees[g.tree]
+	if tree.Empty() {
+		return src, nil
+	}
 	hash := bloom.HashRow(row)
+	c := r.pts.among[:0]
 	for i := len(tree.Sub) - 1; i >= 0; i-- {
-		if src, err = r.pointRun(src, g, tree.Sub[i], row, hash, o, class); err != nil {
+		if c, err = r.candidates(c, g, tree.Sub[i], row, hash, class); err != nil {
 			return src, err
 		}
 	}
 	for l := 1; l < levels.Depth; l++ {
-		if src, err = r.pointRun(src, g, tree.Files[l], row, hash, o, class); err != nil {
+		if c, err = r.candidates(c, g, tree.Files[l], row, hash, class); err != nil {
+			return src, err
+		}
+	}
+	r.pts.among = c
+	for i := range c {
+		if src, err = r.candidate(src, &c[i], row, hash, o); err != nil {
 			return src, err
 		}
 	}
 	return src, nil
+}
+
+// candidate is a file that may have a row, or the few files of a run that share it.
+type candidate struct {
+	t   *sstable.Reader
+	run []*levels.File // if more than one
+	sum byte           // keeps Touch from being left out
 }
 
 func covers(rows []merge.Rows, row []byte) bool {
@@ -133,7 +154,8 @@ func covers(rows []merge.Rows, row []byte) bool {
 	return in
 }
 
-func (r *reading) pointRun(src []cell.Iter, g *group, run []*levels.File, row []byte, hash uint64, o cell.IterOptions, class int) ([]cell.Iter, error) {
+// candidates appends what of a run may have row. It asks memory for the lines of the filters, so that those of all runs come at once.
+func (r *reading) candidates(dst []candidate, g *group, run []*levels.File, row []byte, hash uint64, class int) ([]candidate, error) {
 	lo, hi := 0, len(run)
 	for lo < hi {
 		mid := (lo + hi) / 2
@@ -149,29 +171,40 @@ func (r *reading) pointRun(src []cell.Iter, g *group, run []*levels.File, row []
 	if len(g.standing) > 0 {
 		run = g.showing(run, row, class)
 	}
-	var it cell.Iter
 	switch len(run) {
 	case 0:
-		return src, nil
+		return dst, nil
 	case 1:
 		t, err := r.db.files.table(run[0])
 		if err != nil {
-			return src, err
+			return dst, err
 		}
-		if !t.MayContainRow(hash) {
-			r.db.stats.filtered.Add(1)
+		return append(dst, candidate{t: t, sum: t.TouchRow(hash)}), nil
+	}
+	return append(dst, candidate{run: run}), nil
+}
+
+// candidate appends c if it has row.
+func (r *reading) candidate(src []cell.Iter, c *candidate, row []byte, hash uint64, o cell.IterOptions) ([]cell.Iter, error) {
+	var it cell.Iter
+	if c.t != nil {
+		if !c.t.MayContainRow(hash) {
+			r.db.stats.filtered.Add(r.slot, 1)
 			return src, nil
 		}
 		o.Point = true
-		it = t.NewIter(o)
-	default:
-		it = merge.NewRun(run, r.db.files.opener(o)).Restrict(o.Columns)
+		it = r.pts.table(c.t, &o) // the pinned state lists the file, so it stays open
+	} else {
+		it = merge.NewRun(c.run, r.db.files.opener(o)).Restrict(o.Columns)
 	}
 	if it.SeekGE(row) && bytes.Equal(it.Row(), row) {
 		return append(src, it), nil
 	}
 	err := it.Err()
 	it.Close()
+	if c.t != nil {
+		r.pts.untake()
+	}
 	return src, err
 }
 

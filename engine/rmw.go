@@ -142,7 +142,7 @@ func (r *run) modify(t *rtable, row []byte, m *ReadModifyWrite) ([]Cell, error) 
 	cells := make([]Cell, len(r.mods))
 	for i := range r.mods {
 		x := &r.mods[i]
-		if err := r.append(t, cell.Entry{Tree: x.tree, Row: row, Op: cell.OpCell, Kind: cell.KindSet, Col: x.col, TS: x.ts, Value: x.value}); err != nil {
+		if err := r.append(t, &cell.Entry{Tree: x.tree, Row: row, Op: cell.OpCell, Kind: cell.KindSet, Col: x.col, TS: x.ts, Value: x.value}); err != nil {
 			return nil, err
 		}
 		cells[i] = Cell{Family: x.family, Qualifier: x.qualifier, Timestamp: Timestamp(x.ts), Value: x.value}

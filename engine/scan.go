@@ -138,14 +138,14 @@ func (rd *reader) each(set RowSet, out rowSink) (err error) {
 	rd.scan(m, &rd.sources, rd.iterOptions(true), cfg)
 	defer closeInto(m, &err)
 	defer mapped.Leave(mapped.Enter(), &err)
-	rd.db.stats.scans.Add(1)
+	rd.db.stats.scans.Add(rd.slot, 1)
 	runs := !rd.opts.rowByRow && !rd.filtered && !rd.page.track && rd.opts.page.after.Row == ""
 	r := &rd.rows
 	r.begin(len(rd.sources.list))
 	taken := uint64(0)
 	defer func() {
 		if taken > 0 {
-			rd.db.stats.runs.Add(taken)
+			rd.db.stats.runs.Add(rd.slot, int64(taken))
 		}
 	}()
 	r.back, r.limit, r.plain = rd.opts.reverse, rd.opts.limit, cfg.Raw || cfg.Families.Plain()

@@ -29,7 +29,7 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 	}
 	defer db.leave()
 	s := &Snapshot{db: db, made: db.opts.Clock()}
-	s.st, s.seq = db.states.pinWith(db.visible)
+	s.st, s.seq = db.states.pinWith(0, db.visible)
 	s.asOf = db.clock.now() // after the pin: never before the as-of time of a merge whose output the state lists
 	db.snaps.mu.Lock()
 	defer db.snaps.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *Snapshot) use(rd *reader) error {
 	if s.st == nil || s.db != rd.db {
 		return ErrClosed
 	}
-	s.st.refs.Add(1)
+	s.st.hold(rd.slot)
 	rd.st, rd.asOf = s.st, s.asOf
 	rd.seq = min(s.seq, rd.db.visible()) // less if the store has failed since, and what the snapshot saw is not durable
 	return nil

@@ -8,21 +8,25 @@ import (
 
 	"github.com/rowandb/rowan/engine/internal/memtable"
 	"github.com/rowandb/rowan/engine/internal/merge"
+	"github.com/rowandb/rowan/internal/stripe"
 	"github.com/rowandb/rowan/levels"
 )
 
 // state is everything a reader needs, frozen: files, memtables, schema. A reader pins one and keeps it for as long as it
-// reads. States are counted; the last holder lets go of memtables and files.
+// reads. Holders are counted; the last one lets go of memtables and files.
 type state struct {
 	version *levels.Version
 	tables  map[string]*rtable
 	trees   map[uint64]*memtree
 	// gen is raised by everything that moves entries between places or changes the schema, compactions aside. A reader that
 	// finds it unchanged after it has read the published sequence has every entry up to that sequence, in one place each.
-	gen  uint64
-	refs atomic.Int64
+	gen uint64
 
-	replaced time.Time // by a newer state; set when it is listed in states.kept
+	in       *states
+	pins     stripe.Counter // holders; the states themselves are one while it is the current one
+	replaced atomic.Bool    // by a newer state
+	gone     bool           // nobody holds it any more, nor ever will; guarded by states.mu
+	since    time.Time      // when it was replaced; set when it is listed in states.kept
 }
 
 // memtree is one tree's memtables. Immutable; the active memtable itself takes writes.
@@ -57,6 +61,7 @@ type rtable struct {
 	*levels.Table
 	families *merge.Families
 	groups   []group // as in Table
+	ages     bool    // some family's rule looks at the age of cells
 	// gate is held shared by batches of the table from evaluation until their entries are in the memtables, and exclusively
 	// by schema changes. It lives as long as the table id.
 	gate *sync.RWMutex
@@ -74,25 +79,25 @@ type states struct {
 }
 
 // pin returns the current state with a reference.
-func (s *states) pin() *state {
+func (s *states) pin() *state { return s.pinAt(0) }
+
+// pinAt is pin for those who come often and have a slot of their own. They let go with unpin.
+func (s *states) pinAt(slot stripe.Slot) *state {
 	for {
-		if st := s.cur.Load(); st.ref() { // else it was replaced and let go between the two
+		st := s.cur.Load()
+		if st.pins.Add(slot, 1); !st.replaced.Load() {
 			return st
 		}
+		st.unpin(slot) // it was replaced between the two, and perhaps let go
 	}
 }
 
-// ref takes a reference, unless nobody has one any more.
-func (st *state) ref() bool {
-	for {
-		n := st.refs.Load()
-		if n == 0 {
-			return false
-		}
-		if st.refs.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
+// hold takes one more reference to a state that the caller holds, or knows to be held.
+func (st *state) hold(slot stripe.Slot) {
+	// Holders of a state that was replaced are counted line by line. One who comes meanwhile might be missed if the other left.
+	st.in.mu.Lock()
+	st.pins.Add(slot, 1)
+	st.in.mu.Unlock()
 }
 
 // outdated returns the states that were replaced and are still held, each with a reference.
@@ -102,37 +107,50 @@ func (s *states) outdated() []*state {
 	s.prune()
 	var out []*state
 	for _, st := range s.kept {
-		if st.ref() {
-			out = append(out, st)
-		}
+		st.pins.Add(0, 1)
+		out = append(out, st)
 	}
 	return out
 }
 
 func (s *states) prune() {
-	s.kept = slices.DeleteFunc(s.kept, func(st *state) bool { return st.refs.Load() == 0 })
+	s.kept = slices.DeleteFunc(s.kept, func(st *state) bool { return st.gone })
 }
 
 // pinWith returns a pinned state together with a sequence that it holds completely and beyond which it holds nothing in
 // files. Batches are never seen in part.
-func (s *states) pinWith(seq func() uint64) (*state, uint64) {
+func (s *states) pinWith(slot stripe.Slot, seq func() uint64) (*state, uint64) {
 	for try := 0; try < 3; try++ {
-		st := s.pin()
+		st := s.pinAt(slot)
 		n := seq()
 		if s.cur.Load().gen == st.gen {
 			return st, n
 		}
-		st.unref()
+		st.unpin(slot)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pin(), seq()
+	return s.pinAt(slot), seq() // not replaced meanwhile, so that mu is not taken twice
 }
 
-func (st *state) unref() {
-	if st.refs.Add(-1) != 0 {
-		return
+func (st *state) unref() { st.unpin(0) }
+
+// unpin ends pinAt or hold.
+func (st *state) unpin(slot stripe.Slot) {
+	if st.pins.Add(slot, -1); !st.replaced.Load() {
+		return // the states hold it
 	}
+	st.in.mu.Lock()
+	last := !st.gone && st.pins.Load() == 0
+	st.gone = st.gone || last
+	st.in.mu.Unlock()
+	if last {
+		st.letGo()
+	}
+}
+
+// letGo gives up what the state holds.
+func (st *state) letGo() {
 	for _, t := range st.trees {
 		t.active.unref()
 		for _, m := range t.sealed {
@@ -148,7 +166,7 @@ func (st *state) unref() {
 func (s *states) change(now time.Time, edit func(st *state)) {
 	s.mu.Lock()
 	old := s.cur.Load()
-	st := &state{version: old.version, gen: old.gen, tables: old.tables, trees: make(map[uint64]*memtree, len(old.trees)+1)}
+	st := &state{in: s, version: old.version, gen: old.gen, tables: old.tables, trees: make(map[uint64]*memtree, len(old.trees)+1)}
 	for id, t := range old.trees {
 		st.trees[id] = t
 	}
@@ -162,16 +180,17 @@ func (s *states) change(now time.Time, edit func(st *state)) {
 			m.refs.Add(1)
 		}
 	}
-	st.refs.Store(1)
+	st.pins.Add(0, 1)
 	s.cur.Store(st)
+	old.replaced.Store(true) // from here on a holder who leaves asks whether it was the last
 	s.prune()
 	s.mu.Unlock()
 	old.unref()
-	if old.refs.Load() > 0 { // once at 0 it stays there
-		s.mu.Lock()
-		old.replaced = now
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !old.gone {
+		old.since = now
 		s.kept = append(s.kept, old)
-		s.mu.Unlock()
 	}
 }
 

@@ -22,6 +22,7 @@ type run struct {
 	col     []byte
 	upTo    []byte    // the column after col, where that is needed
 	trees   []touched // that entries go to
+	sets    []setting // the entries, as long as all are plain cells
 	epoch   uint64
 	now     int64
 	stamp   int64
@@ -38,6 +39,7 @@ type run struct {
 	pred  int          // those evaluated
 	mods  []modified   // of the running read-modify-write
 	rows  []Row        // results of read-modify-writes, in order of the items
+	pts   points
 	it    memtable.Iter
 }
 
@@ -46,6 +48,7 @@ type touched struct {
 	tree           uint64
 	bytes, entries int
 	mem            *mem // once the batch has its place
+	ahead          *mem // where its rows were looked for before that
 }
 
 var runs = sync.Pool{New: func() any { return new(run) }}
@@ -98,6 +101,7 @@ func (db *DB) place(ctx context.Context, b *Batch) (uint64, error) {
 		r.deliver(b)
 		return 0, nil
 	}
+	r.lookAhead()
 	for {
 		seq, err := r.commit()
 		if errors.Is(err, wal.ErrRoom) {
@@ -115,13 +119,16 @@ func (db *DB) place(ctx context.Context, b *Batch) (uint64, error) {
 // lockTables finds the batch's tables and takes their gates, in order of id.
 func (r *run) lockTables(b *Batch) error {
 	for {
-		st := r.db.states.pin()
+		// The schema of a state needs no reference: only files and memtables go when the last one does.
+		st := r.db.states.cur.Load()
 		r.tables = r.tables[:0]
 		for i := range b.items {
 			it := &b.items[i]
+			if i > 0 && it.table == b.items[i-1].table {
+				continue
+			}
 			t := st.tables[it.table.name]
 			if t == nil {
-				st.unref()
 				return b.place(i, fmt.Errorf("%w: %q", ErrNoTable, it.table.name))
 			}
 			at := 0
@@ -134,17 +141,16 @@ func (r *run) lockTables(b *Batch) error {
 				r.tables[at] = t
 			}
 		}
-		st.unref()
 		for _, t := range r.tables {
 			t.gate.RLock()
 		}
 		// The schema may have changed before the gates were ours.
-		cur := r.db.states.pin()
 		same := true
-		for _, t := range r.tables {
-			same = same && cur.tables[t.Name] == t
+		if cur := r.db.states.cur.Load(); cur != st {
+			for _, t := range r.tables {
+				same = same && cur.tables[t.Name] == t
+			}
 		}
-		cur.unref()
 		if same {
 			return nil
 		}
@@ -194,7 +200,7 @@ func (r *run) commit() (uint64, error) {
 	first := db.nextSeq
 	last := first + n - 1
 	now := min(r.now, db.clock.mark.Load()) // less if time was set back since
-	r.record = r.entries.AppendRecord(r.record[:0], cell.Header{FirstSeq: first, EngineTime: now, Stamp: db.stamp.Load()})
+	r.record = r.entries.Record(cell.Header{FirstSeq: first, EngineTime: now, Stamp: db.stamp.Load()})
 	if err := db.log.Append(r.record, last, now, db.stamp.Load()); err != nil {
 		db.placeMu.Unlock()
 		if errors.Is(err, wal.ErrRoom) {
@@ -220,7 +226,7 @@ func (r *run) commit() (uint64, error) {
 	ticket := db.publisher.Enter(last)
 	db.placeMu.Unlock()
 
-	err := applyRecord(r.record, r.memOf, r.foldOf)
+	err := r.fill(first)
 	db.publisher.Done(ticket)
 	full := false
 	for i := range r.trees {
@@ -268,10 +274,10 @@ func (r *run) release() {
 	r.forget()
 	clear(r.trees)
 	r.trees = r.trees[:0]
-	if cap(r.record) > 1<<20 {
+	if len(r.record) > 1<<20 || cap(r.sets) > 1<<14 {
 		*r = run{} // do not keep the memory of a huge batch
 	}
-	r.db = nil
+	r.db, r.record = nil, nil
 	runs.Put(r)
 }
 

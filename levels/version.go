@@ -27,6 +27,16 @@ type Tree struct {
 	Sub [][]*File
 }
 
+// Empty reports whether the tree has no files.
+func (t *Tree) Empty() bool {
+	for _, run := range t.Files {
+		if len(run) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // Version is one state of the store on disk. Immutable; counted.
 type Version struct {
 	Schema *Schema

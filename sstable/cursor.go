@@ -7,6 +7,7 @@ import (
 	"github.com/rowandb/rowan/cache"
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/internal/damage"
+	"github.com/rowandb/rowan/internal/stripe"
 )
 
 // pos names a block of a lane.
@@ -71,6 +72,7 @@ type cursor struct {
 	limit     []byte // first column beyond what is wanted; nil: none
 
 	dict         uint32 // name of the current block's dictionary
+	dictNext     uint32 // number given last; at a multiple of dictsTaken all that were taken are used up
 	scratch      []byte
 	win          []byte // window: bytes of the file from winOff on
 	winOff       int64
@@ -95,9 +97,9 @@ func (c *cursor) reset(r *Reader, ln *lane, o *cell.IterOptions) {
 	c.next, c.dict, c.keyFor = -1, 0, -1
 }
 
-func (c *cursor) close(stats *cell.ReadStats) {
+func (c *cursor) close(stats *cell.ReadStats, slot stripe.Slot) {
 	if stats != nil {
-		c.count(stats)
+		c.count(stats, slot)
 	}
 	c.keysH.drop()
 	c.valsH.drop()
@@ -112,7 +114,7 @@ func (c *cursor) close(stats *cell.ReadStats) {
 		c.winBuf = nil
 	}
 	if c.r != nil && c.r.cache != nil {
-		c.r.cache.Count(c.hits, c.misses)
+		c.r.cache.Count(slot, c.hits, c.misses)
 	}
 	c.hits, c.misses, c.err = 0, 0, nil
 	c.blocks, c.leftOut, c.valueParts = 0, 0, 0
@@ -172,8 +174,19 @@ func (c *cursor) step(p pos, d int) (q pos, x *block.Index, ok bool) {
 	return p, x, true
 }
 
-// dicts numbers the dictionaries of blocks as they are loaded. See cell.Cell.
+// dicts numbers the dictionaries of blocks as they are loaded, see cell.Cell. A cursor takes many numbers at once.
 var dicts atomic.Uint32
+
+const dictsTaken = 1 << 10
+
+// newDict gives the current block a number that no other has; or 0, which names no dictionary, once in four billion.
+func (c *cursor) newDict() {
+	if c.dictNext%dictsTaken == 0 {
+		c.dictNext = dicts.Add(dictsTaken) - dictsTaken
+	}
+	c.dictNext++
+	c.dict = c.dictNext
+}
 
 // load makes p the current block.
 func (c *cursor) load(p pos) bool {
@@ -188,6 +201,9 @@ func (c *cursor) load(p pos) bool {
 	c.releaseMore()
 	c.chunkFrom, c.chunkEnd = 0, 0
 	off, n, keysLen := c.index.Place(p.i)
+	if c.zone.point {
+		c.soon(off, keysLen)
+	}
 	if err := c.part(&c.keysH, c.slot(0), off, keysLen, block.PartKeys, n); err != nil {
 		return c.fail(err)
 	}
@@ -197,10 +213,25 @@ func (c *cursor) load(p pos) bool {
 	c.live = true
 	c.blocks++
 	c.keysOnly = c.zone.valuesTo > 0 && c.zone.later(c.index, p.i)
-	if c.dict = dicts.Add(1); c.dict == 0 {
-		c.dict = dicts.Add(1)
-	}
+	c.newDict()
 	return true
+}
+
+// soon asks memory for what a point read of the current block will look at, all at once: else it would wait for one after the
+// other.
+func (c *cursor) soon(off, keysLen int64) {
+	r, slot := c.r, c.slot(0)
+	var sum byte
+	if r.view != nil && c.ln.n == laneCells && r.known(slot) {
+		sum = block.Touch(r.view[off+block.HeadLen : off+keysLen])
+	}
+	if r.cached != nil {
+		last := c.index.FirstPart(c.at.i+1) - c.index.FirstPart(c.at.i)
+		for i := range min(last, batchChunks) {
+			sum += byte(r.cached.Touch(slot + i))
+		}
+	}
+	c.seen += sum
 }
 
 // slot is the number of the current block's part n among all parts of the file.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/internal/damage"
+	"github.com/rowandb/rowan/internal/stripe"
 )
 
 // Iter walks one file; it implements cell.Iter. It is used by one goroutine and must be closed. Cells are handed out without
@@ -21,7 +22,9 @@ type Iter struct {
 var _ cell.Iter = (*Iter)(nil)
 
 type state struct {
+	slot   stripe.Slot
 	r      *Reader
+	lent   bool // somebody else keeps r open
 	o      cell.IterOptions
 	cur    [lanes]cursor
 	many   bool // there is more than the cell lane
@@ -45,7 +48,7 @@ type state struct {
 	tmp   []cell.Cell
 }
 
-var statePool = sync.Pool{New: func() any { return new(state) }}
+var statePool = sync.Pool{New: func() any { return &state{slot: stripe.Next()} }}
 
 // closedState stands in for the state of a closed iterator. Its error keeps every method from writing to it.
 var closedState = &state{err: fmt.Errorf("table iterator: %w", ErrClosed)}
@@ -63,8 +66,15 @@ func (r *Reader) Init(x *Iter, o cell.IterOptions) {
 		x.state = &state{err: fmt.Errorf("table %s: %w", r.name, ErrClosed)}
 		return
 	}
+	x.begin(r, o, false)
+}
+
+// Borrow is Init for callers who keep r open until x is closed.
+func (r *Reader) Borrow(x *Iter, o cell.IterOptions) { x.begin(r, o, true) }
+
+func (x *Iter) begin(r *Reader, o cell.IterOptions, lent bool) {
 	it := statePool.Get().(*state)
-	it.r, it.o, it.err, it.valid, it.dir, it.many = r, o, nil, false, 0, false
+	it.r, it.lent, it.o, it.err, it.valid, it.dir, it.many = r, lent, o, nil, false, 0, false
 	for i := range it.cur {
 		it.here[i] = false
 		if r.lanes[i].blocks > 0 {
@@ -87,13 +97,18 @@ func (x *Iter) Close() error {
 	x.state = closedState
 	for i := range it.cur {
 		if r.lanes[i].blocks > 0 {
-			it.cur[i].close(it.o.Stats)
+			it.cur[i].close(it.o.Stats, it.slot)
 		}
 	}
 	it.r, it.valid, it.o, it.from, it.to = nil, false, cell.IterOptions{}, nil, nil
-	clear(it.tmp[:cap(it.tmp)])
+	if it.many {
+		clear(it.tmp[:cap(it.tmp)])
+	}
 	it.arena.trim()
-	err := r.release()
+	var err error
+	if !it.lent {
+		err = r.release()
+	}
 	statePool.Put(it)
 	return err
 }

@@ -369,6 +369,16 @@ func (r *Reader) MayContainRow(hash uint64) bool {
 	return r.mayContain(&r.filters[0], r.toc.rowFilter, block.PartRowFilter, hash)
 }
 
+// TouchRow asks memory for what MayContainRow will look at. The result means nothing.
+func (r *Reader) TouchRow(hash uint64) byte {
+	l := &r.filters[0]
+	if r.toc.rowFilter.n == 0 {
+		return 0
+	}
+	l.once.Do(func() { r.loadFilter(l, r.toc.rowFilter, block.PartRowFilter) })
+	return l.f.Touch(hash)
+}
+
 // MayContainColumn is MayContainRow for the cells of one (row, column), by bloom.HashColumn. It says nothing about deletes.
 func (r *Reader) MayContainColumn(hash uint64) bool {
 	return r.mayContain(&r.filters[1], r.toc.cellFilter, block.PartCellFilter, hash)

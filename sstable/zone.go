@@ -6,6 +6,7 @@ import (
 
 	"github.com/rowandb/rowan/block"
 	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/internal/stripe"
 )
 
 // zone is what an iterator wants of blocks of cells, as far as their index entries can tell: a block none of whose cells is
@@ -116,14 +117,14 @@ func (c *cursor) wanted(p pos, d int) (pos, bool) {
 }
 
 // count adds up what the cursor did.
-func (c *cursor) count(s *cell.ReadStats) {
+func (c *cursor) count(s *cell.ReadStats, slot stripe.Slot) {
 	if c.blocks > 0 {
-		s.Blocks.Add(c.blocks)
+		s.Blocks.Add(slot, int64(c.blocks))
 	}
 	if c.leftOut > 0 {
-		s.LeftOut.Add(c.leftOut)
+		s.LeftOut.Add(slot, int64(c.leftOut))
 	}
 	if c.valueParts > 0 {
-		s.ValueParts.Add(c.valueParts)
+		s.ValueParts.Add(slot, int64(c.valueParts))
 	}
 }

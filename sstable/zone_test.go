@@ -212,7 +212,7 @@ func TestTimeWindowReadsFewBlocks(t *testing.T) {
 			rows++
 		}
 		must(t, it.Close())
-		return rows, o.Stats.Blocks.Load(), o.Stats.LeftOut.Load()
+		return rows, uint64(o.Stats.Blocks.Load()), uint64(o.Stats.LeftOut.Load())
 	}
 	_, all, _ := read(cell.IterOptions{})
 	rows, some, left := read(cell.IterOptions{MinTS: 19_801})

@@ -12,6 +12,7 @@ import (
 	"github.com/rowandb/rowan/cache"
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/compact"
+	"github.com/rowandb/rowan/engine/internal/memtable"
 	"github.com/rowandb/rowan/engine/internal/merge"
 	"github.com/rowandb/rowan/io/direct"
 	"github.com/rowandb/rowan/io/vfs"
@@ -198,4 +199,53 @@ func BenchmarkPipeline(b *testing.B) {
 			b.ReportMetric(float64(logical)*float64(b.N)/b.Elapsed().Seconds()/1e6, "MB/s")
 		})
 	}
+}
+
+// BenchmarkFlush writes a memtable to files.
+func BenchmarkFlush(b *testing.B) {
+	const n = 400_000
+	fs := vfs.OS()
+	tab := memtable.New(memtable.Options{})
+	b.Cleanup(func() { tab.Release() })
+	rng := rand.New(rand.NewPCG(1, 1))
+	col, val := cell.AppendColumn(nil, "f", 1, "v"), make([]byte, 100)
+	for i := range n {
+		for j := 0; j < len(val)/2; j += 8 { // half random, half repeat
+			binary.LittleEndian.PutUint64(val[j:], rng.Uint64())
+		}
+		row := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, rng.Uint64()), 1)
+		if err := tab.Set(row, col, 1, cell.KindSet, val, uint64(i+1)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	dir := b.TempDir()
+	num := uint64(0)
+	spent := time.Duration(0)
+	for b.Loop() {
+		cpu := cpuTime()
+		m := merge.New(merge.Config{Families: merge.NewFamilies(benchTable)}, []cell.Iter{tab.NewIter(n, cell.IterOptions{})})
+		job := &compact.Job{
+			Merge: m, FileBytes: 64 << 20, FirstSeq: 1, LastSeq: 1, Check: func() error { return nil },
+			Older: func([]byte, cell.Range) bool { return false },
+			Create: func() (*compact.Output, error) {
+				num++
+				sink, err := direct.Create(fs, fmt.Sprintf("%s/%d", dir, num), direct.Options{Expect: 64 << 20})
+				return &compact.Output{Num: num, ID: num, Sink: sink, Opts: sstable.WriterOptions{ID: num, Codec: block.CodecS2}}, err
+			},
+		}
+		res, err := job.Run()
+		if err != nil || res.Cells != n {
+			b.Fatal(res.Cells, err)
+		}
+		m.Close()
+		b.StopTimer()
+		spent += cpuTime() - cpu
+		for i := range num {
+			_ = fs.Remove(fmt.Sprintf("%s/%d", dir, i+1))
+		}
+		num = 0
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/cell")
+	b.ReportMetric(float64(spent)/float64(b.N)/n, "cpu-ns/cell")
 }

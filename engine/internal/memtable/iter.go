@@ -5,9 +5,9 @@ import (
 	"math"
 	"math/bits"
 	"sync"
-	"unsafe"
 
 	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/internal/prefetch"
 )
 
 // Iter walks a table as of a sequence. It implements cell.Iter. It takes no latch, so it may stay open as long as the table
@@ -38,6 +38,7 @@ type iter struct {
 	right  uint32
 	low    uint32
 	refs   [most]uint32
+	ahead  bool // batches are asked for: everything to the right will be
 
 	// The current row.
 	walk     walk
@@ -88,7 +89,7 @@ func (it *Iter) Init(t *Table, seq uint64, o cell.IterOptions) {
 	}
 	s := it.s
 	s.t, s.seq, s.opts, s.allCols = t, seq, o, o.Columns.Whole()
-	s.row, s.loaded = nil, false
+	s.row, s.loaded, s.ahead = nil, false, false
 }
 
 // Close implements cell.Iter. It never fails.
@@ -258,6 +259,9 @@ func (s *iter) findAt(p place, k *key, before bool) int {
 func (s *iter) load(ref uint32) {
 	s.n, s.right, s.low, s.leaf, s.h = s.t.loadLeaf(&s.t.rows, ref, &s.refs)
 	s.loaded, s.looked, s.seen, s.step = true, 0, 0, lookFirst
+	if s.ahead {
+		s.lookAhead()
+	}
 }
 
 // How many rows are looked at together: a few where a seek has ended, which may be all that is wanted.
@@ -266,18 +270,17 @@ const (
 	lookMore  = 16
 )
 
-// look touches the rows [from, to) of the leaf, and finds out which are visible: they lie anywhere in memory, and these loads,
-// unlike those of the walk that follows, do not wait for each other.
+// look finds out which of the rows [from, to) of the leaf are visible. They lie anywhere in memory, so all are asked for before the
+// first is waited for.
 func (s *iter) look(from, to int) {
 	s.step = lookMore
-	sum := uint64(0)
-	for _, r := range s.refs[from:to] {
-		p := s.t.at(r)
-		sum += uint64((*row)(p).lock.Load()) + *(*uint64)(unsafe.Add(p, rowMin-8))
-	}
-	touched(sum)
-	if to == s.n && s.right != 0 {
-		(*node)(s.t.at(s.right)).touch()
+	if !s.ahead {
+		if to == s.n && s.right != 0 {
+			(*node)(s.t.at(s.right)).touch()
+		}
+		for _, r := range s.refs[from:to] {
+			prefetch.Lines(s.t.at(r), uintptr(rowMin))
+		}
 	}
 	// Now that the lengths of the keys are near: the entries behind them. A row's first entry has its lowest sequence.
 	for i, r := range s.refs[from:to] {
@@ -288,9 +291,6 @@ func (s *iter) look(from, to int) {
 		}
 	}
 }
-
-//go:noinline
-func touched(uint64) {}
 
 // find returns the place of the first row >= k, in the loaded leaf or, if all of it is below k, in one to the right. before:
 // the row before that place is wanted, so the search stays in a leaf that ends there.

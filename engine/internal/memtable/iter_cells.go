@@ -32,10 +32,14 @@ func (s *iter) seekCell(col []byte, ts int64) {
 
 // Cells implements cell.Iter.
 func (it *Iter) Cells(dst []cell.Cell) []cell.Cell {
-	s := it.s
-	if s == nil || s.row == nil {
-		return dst
+	if s := it.s; s != nil && s.row != nil {
+		return s.nextCells(dst)
 	}
+	return dst
+}
+
+// nextCells is Cells on a row.
+func (s *iter) nextCells(dst []cell.Cell) []cell.Cell {
 	if s.walk != walkOn {
 		if s.walk == walkDone {
 			return dst

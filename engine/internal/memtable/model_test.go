@@ -321,6 +321,8 @@ func TestTableAgreesWithModel(t *testing.T) {
 				}
 				m.checkAll(t, tab, math.MaxUint64, r)
 				m.checkAll(t, tab, uint64(s.ops)/2, r)
+				m.checkBatches(t, tab, math.MaxUint64, r)
+				m.checkBatches(t, tab, uint64(s.ops)/2, r)
 				m.walkRandomly(t, tab, r, s, uint64(s.ops), moves)
 				m.checkStats(t, tab)
 				if err := tab.Release(); err != nil {

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/rowandb/rowan/internal/prefetch"
 )
 
 // A tree is a B-link tree over refs of rows, or over refs of one big row's entries. It only grows. Each node covers the keys
@@ -123,7 +125,7 @@ func (n *node) ref(h uint64, place int) uint32 { return n.slotRef(n.slot(h, plac
 // unchanged reports whether what was read since h was loaded belongs to the state that h published.
 func (n *node) unchanged(h uint64) bool { return n.hdr.Load()&^hdrLatch == h&^hdrLatch }
 
-func (n *node) unlatch() { n.hdr.Store(n.hdr.Load() &^ hdrLatch) }
+func (n *node) unlatch() { store64(&n.hdr, n.hdr.Load()&^hdrLatch) }
 
 // lowerHead is the number of items whose head is below kh.
 func (n *node) lowerHead(h, kh uint64) int {
@@ -145,9 +147,12 @@ func (n *node) lowerHead(h, kh uint64) int {
 
 // search returns the number of items below k, and whether the next one equals it.
 func (t *Table) search(tr *tree, n *node, h uint64, k *key, kh uint64) (place int, eq bool) {
+	c := count(h)
+	if c > 0 && n.head(n.slot(h, c-1)).Load() < kh {
+		return c, false // keys that ascend
+	}
 	lo := n.lowerHead(h, kh)
 	hi := lo
-	c := count(h)
 	if lo < c && n.head(n.slot(h, lo)).Load() == kh {
 		hi++
 		if hi < c && n.head(n.slot(h, hi)).Load() == kh {
@@ -239,16 +244,9 @@ func (t *Table) beyond(tr *tree, n *node, k *key, kh uint64, moved, before bool)
 	return c > 0 || c == 0 && !before
 }
 
-// touch loads from every cache line of a leaf that a search may need. A leaf is seldom in the cache, and a binary search
-// would wait for its lines one after the other; these loads do not wait for each other. It halves a lookup.
-func (n *node) touch() {
-	n.hdr.Load()
-	n.order[0].words[0].Load()
-	n.order[1].words[0].Load()
-	for i := range n.lines {
-		n.lines[i].heads[0].Load()
-	}
-}
+// touch asks for every cache line of a leaf that a search may need. A leaf is seldom in the cache, and a binary search would wait for
+// its lines one after the other. It halves a lookup.
+func (n *node) touch() { prefetch.Lines(unsafe.Pointer(n), unsafe.Sizeof(*n)) }
 
 // place is where a search ended: in leaf n, as published by h, in front of place items' successor.
 type place struct {
@@ -261,7 +259,12 @@ type place struct {
 
 // descend walks to the node of the given level that holds k, or the one that holds the item before k.
 func (t *Table) descend(tr *tree, k *key, before bool, level uint32) place {
-	p := place{ref: tr.root.Load()}
+	return t.descendFrom(tr, tr.root.Load(), k, before, level)
+}
+
+// descendFrom is descend from a node that was once reached through its parent, or the root.
+func (t *Table) descendFrom(tr *tree, from uint32, k *key, before bool, level uint32) place {
+	p := place{ref: from}
 	moved := false
 	for {
 		n := (*node)(t.at(p.ref))
@@ -329,17 +332,17 @@ func pause(spins int) int {
 }
 
 // insertAt puts an item into latched node n, which has room, and publishes it. The latch stays.
-func (n *node) insertAt(h uint64, at int, hd uint64, ref, kid uint32) (published uint64) {
+func (n *node) insertAt(h uint64, at int, hd uint64, ref, kid uint32) {
 	free := bits.TrailingZeros64(^n.used)
 	s := slotNumber(free)
 	from, to := &n.order[h/hdrList&1], &n.order[h/hdrList&1^1]
 	n.lines[s>>3].mine++
 	to.mine++
 	n.used |= 1 << free
-	n.head(s).Store(hd)
-	n.slotRef(s).Store(ref)
+	store64(n.head(s), hd)
+	store32(n.slotRef(s), ref)
 	if n.level > 0 {
-		n.kid(s).Store(kid)
+		store32(n.kid(s), kid)
 	}
 	last := count(h) >> 3
 	i := at >> 3
@@ -357,13 +360,12 @@ func (n *node) insertAt(h uint64, at int, hd uint64, ref, kid uint32) (published
 		carry = w >> 56
 	}
 	h = (h ^ hdrList) + hdrGen + 1<<8
-	n.hdr.Store(h)
-	return h
+	store64(&n.hdr, h)
 }
 
-// put stores only what changes: the two lists of a node are mostly alike, and a load is far cheaper than an atomic store.
+// put stores only what changes: the two lists of a node are mostly alike, and where a store is atomic a load is far cheaper.
 func put(a *atomic.Uint64, v uint64) {
 	if a.Load() != v {
-		a.Store(v)
+		store64(a, v)
 	}
 }

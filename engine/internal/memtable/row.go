@@ -90,7 +90,7 @@ func (r *row) latch() {
 	}
 }
 
-func (r *row) unlatch() { r.lock.Store(r.lock.Load() &^ rowLatch) }
+func (r *row) unlatch() { store32(&r.lock, r.lock.Load()&^rowLatch) }
 
 func (e *entry) col() []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(e), entryHead)), int(e.clen))
@@ -139,7 +139,7 @@ func (c *change) fill(p unsafe.Pointer) {
 // fillRow writes the record of a row that c creates.
 func (c *change) fillRow(p unsafe.Pointer, ref uint32, k []byte) {
 	r := (*row)(p)
-	r.lock.Store(uint32(len(k)))
+	store32(&r.lock, uint32(len(k)))
 	copy(r.key(), k)
 	at := firstAt(len(k))
 	c.fill(unsafe.Add(p, at))
@@ -153,9 +153,9 @@ func (c *change) fillRow(p unsafe.Pointer, ref uint32, k []byte) {
 	default:
 		cells = tagEntry | e
 	}
-	r.cells.Store(cells)
-	r.dels.Store(dels)
-	r.ranges.Store(ranges)
+	store32(&r.cells, cells)
+	store32(&r.dels, dels)
+	store32(&r.ranges, ranges)
 }
 
 // addEntry puts entry ref, made from c, into the latched row.
@@ -163,7 +163,7 @@ func (t *Table) addEntry(w *writer, r *row, c *change, ref uint32) error {
 	switch c.kind {
 	case kindRange, kindRangeUp:
 		t.entry(ref).ts = int64(r.ranges.Load())
-		r.ranges.Store(ref)
+		store32(&r.ranges, ref)
 		return nil
 	case kindDelete:
 		return t.addToSet(w, &r.dels, c, ref)
@@ -176,7 +176,7 @@ func (t *Table) addToSet(w *writer, set *atomic.Uint32, c *change, ref uint32) e
 	word := set.Load()
 	switch word & tagMask {
 	case tagNone:
-		set.Store(tagEntry | ref)
+		store32(set, tagEntry|ref)
 		return nil
 	case tagEntry:
 		only := word & refMask
@@ -195,7 +195,7 @@ func (t *Table) addToSet(w *writer, set *atomic.Uint32, c *change, ref uint32) e
 		switch {
 		case at == n && n < int(v.cap):
 			refs[n] = ref
-			v.n.Store(uint32(n + 1))
+			store32(&v.n, uint32(n+1))
 			return nil
 		case n == vecMax:
 			if err := t.growTree(set, refs[:n]); err != nil {
@@ -224,8 +224,8 @@ func (t *Table) storeVec(w *writer, set *atomic.Uint32, room int, before []uint3
 	n := copy(refs, before)
 	refs[n] = ref
 	n += 1 + copy(refs[n+1:], after)
-	v.n.Store(uint32(n))
-	set.Store(tagVec | vref)
+	store32(&v.n, uint32(n))
+	store32(set, tagVec|vref)
 	return nil
 }
 

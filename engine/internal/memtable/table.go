@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/rowandb/rowan/cell"
+	"github.com/rowandb/rowan/internal/prefetch"
 )
 
 // ErrReleased is returned by changes after Release.
@@ -35,6 +36,9 @@ type Table struct {
 	failed  atomic.Pointer[error] // first failure to get memory: later changes are refused with it
 	writers [writersMax]writer
 }
+
+// Empty reports whether nothing has been put into the table yet.
+func (t *Table) Empty() bool { return t.rows.root.Load() == 0 }
 
 // Stats is what a table holds. Counts are of entries, whether visible or not.
 type Stats struct {
@@ -109,24 +113,30 @@ func (t *Table) alloc(w *writer, size int) (uint32, unsafe.Pointer, error) {
 		}
 	}
 	ref, p := w.ref, w.p
+	prefetch.Lines(unsafe.Add(p, size), 256) // for the next one: memory that nobody has used for long
 	w.ref, w.p, w.left = ref+uint32(size>>wordLog), unsafe.Add(p, size), w.left-size
 	return ref, p, nil
 }
 
 // Set writes a cell. ts is not negative.
 func (t *Table) Set(rowKey, col []byte, ts int64, kind cell.Kind, value []byte, seq uint64) error {
-	switch {
-	case ts < 0:
-		return fmt.Errorf("memtable: %w: %d", cell.ErrTimestamp, ts)
-	case len(value) > cell.ValueMax:
-		return fmt.Errorf("memtable: %w: %d bytes", cell.ErrValue, len(value))
-	case kind >= kindDelete || kind == cell.KindMerge && len(value) != cell.StateLen:
-		return fmt.Errorf("memtable: cell of kind %d with %d bytes", kind, len(value))
-	}
-	if err := checkColumn(col); err != nil {
+	c := change{seq: seq, ts: ts, col: col, val: value, kind: kind}
+	if err := c.checkSet(); err != nil {
 		return err
 	}
-	return t.apply(rowKey, change{seq: seq, ts: ts, col: col, val: value, kind: kind})
+	return t.apply(rowKey, c)
+}
+
+func (c *change) checkSet() error {
+	switch {
+	case c.ts < 0:
+		return fmt.Errorf("memtable: %w: %d", cell.ErrTimestamp, c.ts)
+	case len(c.val) > cell.ValueMax:
+		return fmt.Errorf("memtable: %w: %d bytes", cell.ErrValue, len(c.val))
+	case c.kind >= kindDelete || c.kind == cell.KindMerge && len(c.val) != cell.StateLen:
+		return fmt.Errorf("memtable: cell of kind %d with %d bytes", c.kind, len(c.val))
+	}
+	return checkColumn(c.col)
 }
 
 // Add folds a state into a cell of an aggregate family: with the table's newest entry of the same column and timestamp, if
@@ -179,11 +189,16 @@ func checkColumn(col []byte) error {
 }
 
 func (t *Table) apply(rowKey []byte, c change) error {
+	w := t.acquire()
+	defer w.busy.Store(false)
+	return t.applyBy(w, rowKey, &c, 0)
+}
+
+// applyBy makes a change as writer w. leaf, if not 0, is where a search for the row has ended at some time.
+func (t *Table) applyBy(w *writer, rowKey []byte, c *change, leaf uint32) error {
 	if len(rowKey) == 0 || len(rowKey) > cell.RowKeyMax {
 		return fmt.Errorf("memtable: %w: %d bytes", cell.ErrRowKey, len(rowKey))
 	}
-	w := t.acquire()
-	defer w.busy.Store(false)
 	if err := t.failed.Load(); err != nil {
 		return *err
 	}
@@ -192,12 +207,12 @@ func (t *Table) apply(rowKey []byte, c change) error {
 			return err
 		}
 	}
-	if err := t.write(w, rowKey, &c); err != nil {
+	if err := t.write(w, rowKey, c, leaf); err != nil {
 		t.fail(err)
 		return err
 	}
-	w.count(&c)
-	if c.kind == kindDelete && holeOf(&c) {
+	w.count(c)
+	if c.kind == kindDelete && holeOf(c) {
 		t.holes.Add(1)
 		w.Holes++
 	}
@@ -228,12 +243,15 @@ func (t *Table) start() error {
 }
 
 // write puts c into its row. Memory is taken before latches are.
-func (t *Table) write(w *writer, rowKey []byte, c *change) error {
+func (t *Table) write(w *writer, rowKey []byte, c *change, leaf uint32) error {
 	if err := t.arena.prepare(); err != nil {
 		return err
 	}
 	k := key{b: rowKey}
-	p := t.descend(&t.rows, &k, false, 0)
+	if leaf == 0 {
+		leaf = t.rows.root.Load()
+	}
+	p := t.descendFrom(&t.rows, leaf, &k, false, 0)
 	ref := p.eq
 	var eref uint32
 	if ref == 0 {

@@ -3,6 +3,8 @@ package memtable
 import (
 	"math"
 	"unsafe"
+
+	"github.com/rowandb/rowan/internal/prefetch"
 )
 
 const (
@@ -54,9 +56,9 @@ func (t *Table) newNode(tr *tree, level, low, high, next uint32, it items) (uint
 	clear(unsafe.Slice((*byte)(p), size))
 	n := (*node)(p)
 	n.level, n.low = level, low
-	n.next.Store(next)
-	n.high.Store(high)
-	n.highHead.Store(math.MaxUint64)
+	store32(&n.next, next)
+	store32(&n.high, high)
+	store64(&n.highHead, math.MaxUint64)
 	if high != 0 {
 		hk := t.itemKey(tr, high)
 		if low != 0 {
@@ -67,7 +69,7 @@ func (t *Table) newNode(tr *tree, level, low, high, next uint32, it items) (uint
 		if it.heads != nil && n.plen < it.plen+rehead {
 			n.plen = it.plen
 		}
-		n.highHead.Store(head(hk.b, n.plen))
+		store64(&n.highHead, head(hk.b, n.plen))
 	}
 	f := (*fresh)(p)
 	heads := it.heads != nil && n.plen == it.plen
@@ -87,7 +89,7 @@ func (t *Table) newNode(tr *tree, level, low, high, next uint32, it items) (uint
 		copy((*freshInner)(p).kids[:], it.kids)
 	}
 	n.used = 1<<len(it.refs) - 1
-	n.hdr.Store(uint64(len(it.refs)) << 8)
+	store64(&n.hdr, uint64(len(it.refs))<<8)
 	return ref, n, nil
 }
 
@@ -117,8 +119,8 @@ func (t *Table) insert(tr *tree, k *key, ref uint32, hint place) (existing uint3
 		return hint.eq, nil
 	}
 	if count(hint.h) < slots {
-		h := hint.n.insertAt(hint.h, hint.at, head(k.b, hint.n.plen), ref, 0)
-		hint.n.hdr.Store(h &^ hdrLatch)
+		hint.n.insertAt(hint.h, hint.at, head(k.b, hint.n.plen), ref, 0)
+		hint.n.unlatch()
 		return 0, nil
 	}
 	return 0, t.split(tr, hint, k, ref, 0, 0, 0)
@@ -128,6 +130,10 @@ func (t *Table) insert(tr *tree, k *key, ref uint32, hint place) (existing uint3
 // knows the right one (see beyond). Above the leaves, the child old is replaced by repl afterwards if repl is not 0.
 func (t *Table) split(tr *tree, p place, k *key, ref, kid, old, repl uint32) error {
 	n := p.n
+	// What follows reads the keys of these, which lie anywhere in memory.
+	for _, item := range [...]uint32{n.low, n.high.Load(), n.ref(p.h, slots/2-1), n.ref(p.h, slots/2)} {
+		prefetch.Lines(t.at(item), uintptr(rowMin))
+	}
 	var refs, kids [slots + 1]uint32
 	var heads [slots + 1]uint64
 	for i, j := 0, 0; i < slots; i, j = i+1, j+1 {

@@ -32,6 +32,9 @@ func (m *Iter) Batch(out *cell.Batch) bool {
 			return false
 		}
 	}
+	if s := m.alone(); s != nil {
+		return m.pass(out, s)
+	}
 	skip := m.order()
 	for cells, moved := 0, false; len(m.sorted) > 0; moved = true {
 		front := m.sorted[0]
@@ -73,6 +76,65 @@ func (m *Iter) Batch(out *cell.Batch) bool {
 		}
 	}
 	return true
+}
+
+// alone returns the only source that has rows left, nil if there are several.
+func (m *Iter) alone() (only *rowSource) {
+	for i := range m.src {
+		if s := &m.src[i]; s.ok {
+			if only != nil {
+				return nil
+			}
+			only = s
+		}
+	}
+	return only
+}
+
+// pass hands out what source s has read ahead, all of it: out and s change their memory.
+func (m *Iter) pass(out *cell.Batch, s *rowSource) bool {
+	rows := s.batch.Rows
+	if s.at > 0 {
+		rows = rows[:copy(rows, rows[s.at:])]
+	}
+	if !m.cfg.plain() {
+		kept := 0
+		for i := range rows {
+			cells, ok := m.kept(rows[i].Key, rows[i].Cells)
+			if !ok {
+				return false
+			}
+			if len(cells) > 0 {
+				rows[kept] = cell.BatchRow{Key: rows[i].Key, Cells: cells}
+				kept++
+			}
+		}
+		rows = rows[:kept]
+	}
+	s.batch.Rows = rows
+	*out, s.batch = s.batch, *out
+	s.batch.Reset()
+	s.at = 0
+	return true
+}
+
+// kept returns the cells of a row of one source that the rules keep; the others are overwritten. It is false after a failure.
+func (m *Iter) kept(key []byte, cells []cell.Cell) ([]cell.Cell, bool) {
+	m.row.key = key
+	m.row.gc.reset()
+	n := 0
+	for i := range cells {
+		if m.row.gc.keep(key, &cells[i]) {
+			if n != i {
+				cells[n] = cells[i]
+			}
+			n++
+		}
+		if m.fail = m.row.gc.err; m.fail != nil {
+			return nil, false
+		}
+	}
+	return cells[:n], true
 }
 
 // load reads rows ahead, if the source can.
@@ -147,21 +209,10 @@ func (m *Iter) emit(out *cell.Batch, src []*rowSource) bool {
 	switch {
 	case len(src) == 1 && m.cfg.plain():
 	case len(src) == 1:
-		m.row.key = key
-		m.row.gc.reset()
-		kept := 0
-		for i := range cells {
-			if m.row.gc.keep(key, &cells[i]) {
-				if kept != i {
-					cells[kept] = cells[i]
-				}
-				kept++
-			}
-			if m.fail = m.row.gc.err; m.fail != nil {
-				return false
-			}
+		var ok bool
+		if cells, ok = m.kept(key, cells); !ok {
+			return false
 		}
-		cells = cells[:kept]
 	default:
 		m.on = m.on[:0]
 		n := 0

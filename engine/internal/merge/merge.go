@@ -5,6 +5,7 @@ package merge
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"github.com/rowandb/rowan/cell"
 )
@@ -53,14 +54,21 @@ type rowSource struct {
 
 // New joins sources, newest first. Close closes them.
 func New(cfg Config, sources []cell.Iter) *Iter {
-	m := &Iter{cfg: cfg, src: make([]rowSource, len(sources)), at: make([]int, 0, len(sources)), on: make([]*source, 0, len(sources))}
+	m := &Iter{src: make([]rowSource, 0, len(sources)), at: make([]int, 0, len(sources)), on: make([]*source, 0, len(sources))}
+	m.Init(cfg, sources)
+	return m
+}
+
+// Init makes m, which is new or closed, what New returns. It keeps m's memory: an Iter that is used again costs no allocation.
+func (m *Iter) Init(cfg Config, sources []cell.Iter) {
+	m.cfg = cfg
+	m.src = slices.Grow(m.src[:0], len(sources))[:len(sources)]
 	for i, it := range sources {
 		m.src[i].it = it
 		m.src[i].batcher, _ = it.(cell.Batcher)
 	}
 	m.row.cfg = &m.cfg
 	m.row.gc.cfg = &m.cfg
-	return m
 }
 
 // Groups says which sources belong together: those of group i end before ends[i]. Groups hold different columns, and the deletes
@@ -309,6 +317,22 @@ func (m *Iter) Close() error {
 			first = err
 		}
 	}
-	m.src = nil
+	m.forget()
 	return first
+}
+
+// forget drops everything but the memory, which keeps no pointer into a source: its bytes may be gone before m is used again.
+func (m *Iter) forget() {
+	for i := range m.src {
+		s := &m.src[i]
+		clear(s.own[:cap(s.own)])
+		clear(s.ranges[:cap(s.ranges)])
+		clear(s.dels[:cap(s.dels)])
+		*s = rowSource{source: source{own: s.own[:0], ranges: s.ranges[:0], dels: s.dels[:0]}}
+	}
+	clear(m.on)
+	clear(m.sorted)
+	m.cfg, m.src, m.at, m.on, m.sorted = Config{}, m.src[:0], m.at[:0], m.on[:0], m.sorted[:0]
+	m.next, m.back, m.ok, m.fail = 0, false, false, nil
+	m.row.forget()
 }

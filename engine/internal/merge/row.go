@@ -65,6 +65,12 @@ func (r *Row) start(key []byte, src []*source) {
 	}
 }
 
+// forget drops everything but memory that can be used again.
+func (r *Row) forget() {
+	col := r.gc.col[:0]
+	*r = Row{gc: collector{col: col}, folds: folder{room: r.folds.room[:0]}}
+}
+
 // oldest reports whether source i is the oldest of its group.
 func oldest(src []*source, i int) bool { return i == len(src)-1 || src[i+1].group != src[i].group }
 

@@ -85,9 +85,12 @@ func (l *Log) Sync(ctx context.Context) error {
 
 // Throttle waits while more bytes are placed and not durable than UnsyncedMax, helping to write them.
 func (l *Log) Throttle(ctx context.Context) error {
+	if l.unsynced.Load() <= l.o.UnsyncedMax {
+		return l.Err()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.unsynced > l.o.UnsyncedMax {
+	for l.unsynced.Load() > l.o.UnsyncedMax {
 		if err := l.Err(); err != nil {
 			return err
 		}
@@ -144,7 +147,7 @@ func (l *Log) end(q *batch, err error) {
 		l.crowd = q.n + l.queue.n
 		l.lastPut = l.o.Now()
 		if err == nil {
-			l.unsynced -= int64(q.bytes)
+			l.unsynced.Add(-int64(q.bytes))
 			l.stats.records.Add(uint64(q.n))
 			l.stats.groups.Add(1)
 		}

@@ -10,8 +10,8 @@ import (
 // Records wait in chunks, so that a long queue is never copied to grow and its memory serves again.
 const (
 	chunkSize  = 64 << 10
-	chunksKept = 64 // unused ones a log holds on to
-	placedHead = 12 // size 4 B, sequence 8 B, before the bytes of each record
+	chunksKept = 256 // unused ones a log holds on to: memory that is not there yet costs far more than the copy into it
+	placedHead = 12  // size 4 B, sequence 8 B, before the bytes of each record
 )
 
 // batch is a run of placed records.

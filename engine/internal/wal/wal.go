@@ -40,7 +40,7 @@ const (
 	slotSizeMin     = 2 * record.BlockSize
 	NoSyncDelay     = 10 * time.Millisecond
 	NoSyncBytes     = 256 << 10
-	UnsyncedMax     = 64 << 20
+	UnsyncedMax     = 16 << 20
 	quiet           = time.Second // without records, before the header-only block
 	bufferFirst     = 64 << 10
 	bufferMax       = direct.BufferSize
@@ -67,7 +67,7 @@ type Options struct {
 
 	NoSyncDelay time.Duration // longest wait of a record that nobody waits for; 0 = 10 ms
 	NoSyncBytes int           // queued bytes that are written at once; 0 = 256 KiB
-	UnsyncedMax int64         // placed bytes that are not durable, above which Throttle waits; 0 = 64 MiB
+	UnsyncedMax int64         // placed bytes that are not durable, above which Throttle waits; 0 = 16 MiB
 
 	// Manual starts no goroutine: nothing is written unless Wait, Sync, Throttle, Tick or Close is called.
 	Manual bool
@@ -117,11 +117,11 @@ type Log struct {
 	queue    *batch // placed, not taken by a leader
 	spareQ   *batch // an emptied one for reuse
 	chunks   chunkPool
-	next     *group // waiters for what is queued
-	now      *group // waiters for what is being written
-	placed   uint64 // last sequence
-	unsynced int64  // bytes placed and not durable
-	lastSize int    // records of the last group
+	next     *group       // waiters for what is queued
+	now      *group       // waiters for what is being written
+	placed   uint64       // last sequence
+	unsynced atomic.Int64 // bytes placed and not durable; changed under mu
+	lastSize int          // records of the last group
 	lastPut  time.Time
 	marked   bool   // the tail is a header-only block, or none fits
 	told     uint64 // the sequence that the last such block calls durable; 0 if none fitted
@@ -347,7 +347,8 @@ func (l *Log) Append(rec []byte, lastSeq uint64, engineTime, stamp int64) error 
 	if l.wanted > 0 && need(len(rec)) >= l.wanted {
 		l.wanted = 0
 	}
-	l.placed, l.unsynced = lastSeq, l.unsynced+int64(len(rec))
+	l.placed = lastSeq
+	l.unsynced.Add(int64(len(rec)))
 	if before < l.o.NoSyncBytes && q.bytes >= l.o.NoSyncBytes {
 		l.wake()
 	}
@@ -407,7 +408,7 @@ func (l *Log) Stats() Stats {
 	return Stats{
 		Records: c.records.Load(), Groups: c.groups.Load(), Writes: c.writes.Load(), Bytes: c.bytes.Load(), Syncs: c.syncs.Load(),
 		Created: c.created.Load(), Recycled: c.recycled.Load(), Removed: c.removed.Load(), SlowYields: c.slowYield.Load(),
-		Slots: len(l.slots), Spare: len(l.free), Unsynced: l.unsynced, Mode: l.mode(),
+		Slots: len(l.slots), Spare: len(l.free), Unsynced: l.unsynced.Load(), Mode: l.mode(),
 	}
 }
 

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"time"
+	"unsafe"
+
+	"github.com/rowandb/rowan/engine"
+	"github.com/rowandb/rowan/gc"
+)
+
+// rowanRows is a table with the families of the shape; collection is a rule of them.
+type rowanRows struct{ *rowan }
+
+func openRowanRows(dir string, o Options, collect bool) (Rows, error) {
+	var rule gc.Rule
+	if collect { // collected is what either part collects
+		rule = gc.UnionPolicy(gc.MaxVersionsPolicy(KeepVersions), gc.MaxAgePolicy(KeepMicros*time.Microsecond))
+	}
+	families := map[string]engine.FamilySpec{}
+	for _, f := range Families {
+		families[f] = engine.FamilySpec{GC: rule}
+	}
+	r, err := openRowanTable(dir, o, engine.TableSpec{Families: families})
+	if err != nil {
+		return nil, err
+	}
+	return &rowanRows{r}, nil
+}
+
+func (r *rowanRows) Collect() error { return r.Compact() }
+
+func (r *rowanRows) Session() (RowSession, error) {
+	s := &rowanRowSession{rowanSession: rowanSession{r: r.rowan, batch: engine.NewBatch()}, newest: map[string]engine.Filter{}}
+	for _, f := range Families {
+		for _, q := range Qualifiers {
+			s.newest[f+q] = engine.ChainFilters(engine.ColumnExact(f, q), engine.CellsPerRowLimitFilter(1))
+		}
+	}
+	return s, nil
+}
+
+type rowanRowSession struct {
+	rowanSession
+	newest map[string]engine.Filter
+	name   []byte
+}
+
+func (s *rowanRowSession) Write(cells []Cell) error {
+	s.batch.Reset()
+	s.keys = s.keys[:0]
+	for i := range cells {
+		s.keys = append(s.keys, cells[i].Row...)
+	}
+	all, used := string(s.keys), 0
+	for i := 0; i < len(cells); {
+		row := all[i*RowBytes : (i+1)*RowBytes]
+		m := s.mutation(used)
+		used++
+		for ; i < len(cells) && string(cells[i].Row) == row; i++ {
+			c := &cells[i]
+			m.Set(c.Family, c.Qualifier, engine.Timestamp(c.Micros), c.Value)
+		}
+		s.batch.Add(s.r.t, row, m)
+	}
+	return s.r.db.Apply(background, s.batch, engine.NoSync)
+}
+
+func (s *rowanRowSession) ReadRow(row []byte, fn func(Cell)) error {
+	key := string(row)
+	return s.r.t.ReadCellsBorrowed(background, engine.SingleRow(key), func(c *engine.BorrowedCell) bool {
+		fn(borrowed(c))
+		return true
+	})
+}
+
+// borrowed lends a cell on, for as long as it is lent.
+func borrowed(c *engine.BorrowedCell) Cell {
+	return Cell{Row: c.Row, Family: lent(c.Family), Qualifier: lent(c.Qualifier), Micros: int64(c.Timestamp), Value: c.Value}
+}
+
+func lent(p []byte) string { return unsafe.String(unsafe.SliceData(p), len(p)) }
+
+func (s *rowanRowSession) Newest(row []byte, family, qualifier string, fn func([]byte)) (ok bool, err error) {
+	s.name = append(append(s.name[:0], family...), qualifier...)
+	err = s.r.t.ReadCellsBorrowed(background, engine.SingleRow(row), func(c *engine.BorrowedCell) bool {
+		ok = true
+		fn(c.Value)
+		return false
+	}, engine.RowFilter(s.newest[string(s.name)]))
+	return ok, err
+}
+
+func (s *rowanRowSession) ScanRows(fn func(Cell)) error {
+	return s.r.t.ReadCellsBorrowed(background, engine.AllRows(), func(c *engine.BorrowedCell) bool {
+		fn(borrowed(c))
+		return true
+	})
+}

@@ -1,0 +1,5 @@
+//go:build darwin && !race
+
+package cache
+
+func adviseHuge([]byte) {}

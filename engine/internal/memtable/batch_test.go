@@ -1,0 +1,134 @@
+package memtable
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/rowandb/rowan/cell"
+)
+
+// checkBatches walks forward, by batches where the iterator gives some: rows, cells and what is refused must be what the plain
+// walk gives, and the iterator must stand on the last row of each batch, for moves in both directions.
+func (m *model) checkBatches(t testing.TB, tab *Table, seq uint64, r *rand.Rand) {
+	t.Helper()
+	it := tab.NewIter(seq, cell.IterOptions{})
+	defer it.Close()
+	want := m.visible(seq)
+	var b cell.Batch
+	n, many := 0, 0
+	ok := it.First()
+	for ok {
+		if n == len(want) || string(it.Row()) != want[n] {
+			t.Fatalf("row %d is %q", n, it.Row())
+		}
+		var stop []byte
+		if r.IntN(3) == 0 {
+			stop = []byte(want[min(n+r.IntN(100), len(want)-1)])
+		}
+		it.NextBatch(&b, stop)
+		if len(b.Rows) == 0 {
+			m.checkRow(t, it, seq, r)
+			n++
+			ok = it.Next()
+			continue
+		}
+		if len(b.Rows) > 1 {
+			many++
+		}
+		for _, row := range b.Rows {
+			if n == len(want) || string(row.Key) != want[n] || stop != nil && bytes.Compare(row.Key, stop) >= 0 {
+				t.Fatalf("row %d of a batch that ends below %q is %q", n, stop, row.Key)
+			}
+			var got rowView
+			for _, c := range row.Cells {
+				got.cells = append(got.cells, textCell(c))
+			}
+			if v, _ := m.view(want[n], seq); fmt.Sprint(got) != fmt.Sprint(v) {
+				t.Fatalf("row %q as of %d:\ngot  %q\nwant %q", row.Key, seq, got, v)
+			}
+			n++
+		}
+		if string(it.Row()) != want[n-1] || len(it.Cells(make([]cell.Cell, 0, 1))) != 0 {
+			t.Fatalf("after a batch that ends with %q the iterator is on %q or has cells", want[n-1], it.Row())
+		}
+		if r.IntN(4) == 0 { // there and back
+			if back := it.Prev(); back != (n > 1) || back && string(it.Row()) != want[n-2] {
+				t.Fatalf("before %q: %v", want[n-1], back)
+			} else if back {
+				it.Next()
+			} else {
+				it.First()
+			}
+		}
+		ok = it.Next()
+	}
+	if n != len(want) {
+		t.Fatalf("%d rows, want %d", n, len(want))
+	}
+	if len(want) > 1000 && many == 0 {
+		t.Fatal("no batch had several rows")
+	}
+}
+
+// A row of more cells than a batch should hold is left to Cells, and the rows before it are handed out.
+func TestBatchLeavesLargeRowsAlone(t *testing.T) {
+	tab, seq := New(Options{}), uint64(0)
+	defer tab.Release()
+	set := func(row string, i int) {
+		seq++
+		if err := tab.Set([]byte(row), fmt.Appendf(nil, "f\x00\x01%06d", i), 1, cell.KindSet, []byte("v"), seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("a", 0)
+	for i := range batchMax + 1 {
+		set("b", i)
+	}
+	for i := range batchMax {
+		set("c", i)
+	}
+	it := tab.NewIter(seq, cell.IterOptions{})
+	defer it.Close()
+	var b cell.Batch
+	it.First()
+	if it.NextBatch(&b, nil); len(b.Rows) != 1 || string(it.Row()) != "a" {
+		t.Fatalf("%d rows up to %q", len(b.Rows), it.Row())
+	}
+	it.Next()
+	if it.NextBatch(&b, nil); len(b.Rows) != 0 || len(it.Cells(make([]cell.Cell, 0, 5000))) != batchMax+1 {
+		t.Fatalf("%d rows of the large one", len(b.Rows))
+	}
+	it.Next()
+	if it.NextBatch(&b, nil); len(b.Rows) != 1 || len(b.Rows[0].Cells) != batchMax {
+		t.Fatalf("%d rows at %q", len(b.Rows), it.Row())
+	}
+}
+
+// A batch costs no allocation once its memory has grown.
+func TestBatchAllocatesNothing(t *testing.T) {
+	tab := New(Options{})
+	defer tab.Release()
+	for i := range 5000 {
+		if err := tab.Set(fmt.Appendf(nil, "%06d", i), []byte("f\x00\x01q"), 1, cell.KindSet, []byte("v"), uint64(i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	it := tab.NewIter(5000, cell.IterOptions{})
+	defer it.Close()
+	var b cell.Batch
+	walk := func() {
+		n := 0
+		for ok := it.First(); ok; ok = it.Next() {
+			it.NextBatch(&b, nil)
+			n += len(b.Rows)
+		}
+		if n != 5000 {
+			t.Fatal(n)
+		}
+	}
+	if walk(); testing.AllocsPerRun(5, walk) != 0 {
+		t.Fatal("batches allocate")
+	}
+}
