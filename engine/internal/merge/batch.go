@@ -78,6 +78,9 @@ func (m *Iter) Batch(out *cell.Batch) bool {
 	return true
 }
 
+// Until says that rows from stop on are not wanted: none is in a batch. Moves go on beyond it all the same. nil is none.
+func (m *Iter) Until(stop []byte) { m.stop = stop }
+
 // alone returns the only source that has rows left, nil if there are several.
 func (m *Iter) alone() (only *rowSource) {
 	for i := range m.src {
@@ -139,7 +142,7 @@ func (m *Iter) kept(key []byte, cells []cell.Cell) ([]cell.Cell, bool) {
 
 // load reads rows ahead, if the source can.
 func (m *Iter) load(s *rowSource) bool {
-	s.batcher.NextBatch(&s.batch, nil)
+	s.batcher.NextBatch(&s.batch, m.stop)
 	if len(s.batch.Rows) == 0 {
 		s.apart = true
 		m.fail = s.it.Err()
