@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
@@ -43,8 +44,9 @@ func OpenState(path string) (*State, error) {
 	if s.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666); err != nil {
 		return nil, err
 	}
-	if err := s.file.Truncate(int64(len(whole))); err == nil {
-		_, err = s.file.Seek(int64(len(whole)), 0)
+	err = s.file.Truncate(int64(len(whole)))
+	if err == nil {
+		_, err = s.file.Seek(int64(len(whole)), io.SeekStart)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.file.Close())

@@ -28,6 +28,7 @@ type Cell struct {
 	Low    float64 // lowest and highest rate
 	High   float64
 	Ratio  float64 // of Rowan's rate to its
+	Spared float64 // its processor time for an operation to Rowan's
 	None   string  // why there is no figure
 }
 
@@ -39,12 +40,12 @@ func Summary(engines []string, works []work.Workload, results []measure.Result) 
 		for _, e := range engines {
 			row.Engines = append(row.Engines, summarize(w, e, results))
 		}
-		own, peer := -1.0, 0.0
+		own, peer, cpu := -1.0, 0.0, 0.0
 		for _, c := range row.Engines {
 			switch {
 			case c.None != "":
 			case c.Engine == Own:
-				own = c.Result.Rate
+				own, cpu = c.Result.Rate, c.Result.CPU
 			case c.Result.Rate > peer:
 				peer, row.Best = c.Result.Rate, c.Engine
 			}
@@ -53,7 +54,7 @@ func Summary(engines []string, works []work.Workload, results []measure.Result) 
 			row.Ratio = own / peer
 			for i := range row.Engines {
 				if c := &row.Engines[i]; c.None == "" {
-					c.Ratio = own / c.Result.Rate
+					c.Ratio, c.Spared = own/c.Result.Rate, c.Result.CPU/cpu
 				}
 			}
 		}

@@ -39,17 +39,19 @@ func Table(w io.Writer, title, warning string, engines []string, rows []Row) {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "\n%-30s%-10s%10s%10s%10s%10s%9s%9s%9s%9s%9s%9s%8s\n", "median run", "engine", "p50 us", "p99 us", "p99.9 us", "max us", "CPU us", "RSS MB", "wrote MB", "disk MB", "stall ms", "tab/user", "ratio")
+	fmt.Fprintf(w, "\n%-30s%-10s%10s%10s%10s%10s%9s%9s%9s%9s%9s%9s%8s%10s\n", "median run", "engine", "p50 us", "p99 us", "p99.9 us", "max us", "CPU us", "RSS MB", "wrote MB", "disk MB", "stall ms", "tab/user", "ratio", "CPU ratio")
 	for _, r := range rows {
 		for _, c := range r.Engines {
 			if c.None != "" {
 				continue
 			}
 			x := c.Result
-			fmt.Fprintf(w, "%-30s%-10s%10.4g%10.4g%10.4g%10.4g%9.3g%9d%9d%9d%9.0f%9.2f%8.2f\n", r.Work.Name, c.Engine, x.P50, x.P99, x.P999, x.Max, x.CPU,
-				x.RSS>>20, x.Written>>20, x.Disk>>20, x.Stall, Amplification(&x), c.Ratio)
+			fmt.Fprintf(w, "%-30s%-10s%10.4g%10.4g%10.4g%10.4g%9.3g%9d%9d%9d%9.0f%9.2f%8.2f%10.2f\n", r.Work.Name, c.Engine, x.P50, x.P99, x.P999, x.Max, x.CPU,
+				x.RSS>>20, x.Written>>20, x.Disk>>20, x.Stall, Amplification(&x), c.Ratio, c.Spared)
 		}
 	}
+	fmt.Fprintln(w, "\nratio: Rowan's rate to this engine's. CPU ratio: this engine's processor time for an operation to Rowan's. tab/user: bytes written by")
+	fmt.Fprintln(w, "flushes and compactions for each byte of the user.")
 	notes(w, rows)
 }
 

@@ -62,25 +62,30 @@ func (s *Sum) Add(key, value []byte) {
 }
 
 // Hash folds bytes to 64 bits, at the speed of memory: it must tell wrong answers, not attackers, and its cost must vanish
-// beside the cheapest step of a scan. Words are multiplied with odd numbers that depend on their place, four at a time.
+// beside the cheapest step of a scan. Words are turned by their place and multiplied with odd numbers, four at a time; the last
+// word may overlap the one before.
 func Hash(p []byte) uint64 {
 	const a, b, c, d = 0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb, 0xd6e8feb86659fd93
 	h := uint64(len(p)) * a
+	if len(p) < 8 {
+		for _, x := range p {
+			h = h<<8 ^ h>>56 ^ uint64(x)
+		}
+		h *= c
+		return h ^ h>>32
+	}
+	last := binary.LittleEndian.Uint64(p[len(p)-8:])
 	for len(p) >= 32 {
 		w0, w1 := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
 		w2, w3 := binary.LittleEndian.Uint64(p[16:]), binary.LittleEndian.Uint64(p[24:])
-		h = bits.RotateLeft64(h, 13) + (w0*a + bits.RotateLeft64(w1*b, 17)) + (w2*c ^ w3*d)
+		h = bits.RotateLeft64(h, 13) + (w0+bits.RotateLeft64(w1, 17))*a + (w2+bits.RotateLeft64(w3, 29))*d
 		p = p[32:]
 	}
 	for len(p) >= 8 {
 		h = bits.RotateLeft64(h, 13) + binary.LittleEndian.Uint64(p)*a
 		p = p[8:]
 	}
-	var tail uint64
-	for i, x := range p {
-		tail |= uint64(x) << (8 * i)
-	}
-	h = (h ^ tail) * c
+	h = (bits.RotateLeft64(h, 29) ^ last*b) * c
 	return h ^ h>>32
 }
 

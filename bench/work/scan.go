@@ -73,9 +73,6 @@ func (w scans) want(n uint64) Sum {
 // fullScan reads everything in order, as often as there is time.
 type fullScan struct{ shape }
 
-// part is how many pairs count as one operation of the time line.
-const part = 10_000
-
 func (w fullScan) run(r *Run) error {
 	w.n = r.amount(w.n, w.value)
 	want := w.sum(0, w.n, 1)
