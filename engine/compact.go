@@ -16,9 +16,10 @@ import (
 	"github.com/rowandb/rowan/sstable"
 )
 
-// compact carries out a plan.
-func (db *DB) compact(plan *levels.Plan) (err error) {
+// compact carries out a plan; whole says that somebody waits for that and nothing else.
+func (db *DB) compact(plan *levels.Plan, whole bool) (err error) {
 	defer mapped.Leave(mapped.Enter(), &err)
+	whole = whole || db.clock.idle()
 	st, asOf := db.beginCollect()
 	defer st.unref()
 	tree, table := st.version.Trees[plan.Tree], st.tableOf(plan.Tree)
@@ -64,9 +65,24 @@ func (db *DB) compact(plan *levels.Plan) (err error) {
 	job.Hull = &hull
 	mems := st.trees[plan.Tree]
 	cfg := merge.Config{Families: table.families, AsOf: asOf, MayRank: db.holesIn(st, plan.Tree, mems.sealed, plan)}
-	job.Merge = merge.New(cfg, db.inputs(plan, g, layers))
-	defer job.Merge.Close()
-	res, err := db.write(table, plan.Tree, job, plan.Output, plan.Bytes())
+	cuts, err := db.parts(plan, whole)
+	if err != nil {
+		return err
+	}
+	var jobs []*compact.Job
+	for i := range len(cuts) + 1 {
+		part := *job
+		part.Merge = merge.New(cfg, db.inputs(plan, g, layers))
+		defer part.Merge.Close()
+		if i > 0 {
+			part.From = cuts[i-1]
+		}
+		if i < len(cuts) {
+			part.To = cuts[i]
+		}
+		jobs = append(jobs, &part)
+	}
+	res, err := db.write(table, plan.Tree, jobs, plan.Output, plan.Bytes())
 	if err != nil {
 		return fmt.Errorf("compact %d files into level %d of table %q (%s): %w", len(plan.Inputs), plan.Output, table.Name, plan.Why, err)
 	}

@@ -40,6 +40,7 @@ type DB struct {
 	installMu sync.Mutex
 	schemaMu  sync.Mutex    // serialises schema changes; taken before gates
 	nextFile  atomic.Uint64 // number of the next table file
+	partBytes int64         // see the constant; smaller in tests
 
 	latches    commit.Latches
 	publisher  commit.Publisher

@@ -42,6 +42,10 @@ func (r *run) hints(i int, memOf func(*touched) *mem) {
 			last, lastRow, lastTree = memtable.Hint{}, nil, s.tree
 		}
 		row := bytes[s.spot.Row:][:s.spot.RowLen]
+		if lastRow != nil && &row[0] == &lastRow[0] { // the same row's next cell
+			s.hint = last
+			continue
+		}
 		s.hint = memOf(&r.trees[s.tree]).Ahead(row, last, lastRow)
 		last, lastRow = s.hint, row
 	}
@@ -63,26 +67,50 @@ func (r *run) fill(first uint64) error {
 		}
 	}
 	var w memtable.Writer
-	tree := -1
+	tree, tried := -1, 0
 	var err error
-	for i := range r.sets {
+	for i := 0; i < len(r.sets) && err == nil; {
 		s := &r.sets[i]
+		end := min(i-i%hintsMax+hintsMax, len(r.sets)) // of the hints
 		if i > 0 && i%hintsMax == 0 {
 			r.hints(i, func(t *touched) *mem { return t.mem })
 		}
-		if s.tree != tree || i%hintsMax == 0 {
+		if s.tree != tree || i%hintsMax == 0 { // and now and then, for those who wait for writers
 			if tree >= 0 {
 				w.End()
 			}
 			tree = s.tree
 			w = r.trees[tree].mem.Begin()
 		}
-		p := &s.spot
-		err = w.Set(s.hint, bytes[p.Row:][:p.RowLen], bytes[p.Col:][:p.ColLen], s.ts, cell.KindSet, bytes[p.Value:][:p.ValueLen], first+uint64(i))
-		if err != nil {
-			break
+		same := i + 1 // rows of one leaf, one cell each
+		for same < end && r.sets[same].tree == tree && r.sets[same].hint == s.hint && r.sets[same].spot.Row != r.sets[same-1].spot.Row {
+			same++
 		}
+		if n := 0; same-i >= appendMin && i >= tried {
+			r.items = r.items[:0]
+			for j := i; j < same; j++ {
+				r.items = append(r.items, r.sets[j].item(bytes))
+			}
+			n, err = w.Append(s.hint, r.items, cell.KindSet, first+uint64(i))
+			i += n
+			if n > 0 {
+				continue
+			}
+			tried = same
+		}
+		it := s.item(bytes)
+		err = w.Set(s.hint, it.Row, it.Col, it.TS, cell.KindSet, it.Value, first+uint64(i))
+		i++
 	}
 	w.End()
+	clear(r.items)
 	return err
+}
+
+// appendMin is the number of rows of one leaf that are worth a try to append them together.
+const appendMin = 4
+
+func (s *setting) item(bytes []byte) memtable.Item {
+	p := &s.spot
+	return memtable.Item{Row: bytes[p.Row:][:p.RowLen], Col: bytes[p.Col:][:p.ColLen], Value: bytes[p.Value:][:p.ValueLen], TS: s.ts}
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/rowandb/rowan/cell"
@@ -130,7 +129,7 @@ func (db *DB) mergeMem(st *state, asOf int64, table *rtable, tree uint64, m *mem
 		Cuts: db.cuts(st, tree, 0, stats.Bytes, nil),
 	}
 	db.space.look()
-	return db.write(table, tree, job, 0, stats.Bytes)
+	return db.write(table, tree, []*compact.Job{job}, 0, stats.Bytes)
 }
 
 // beginCollect fixes the as-of time of a merge, waits for the batches with holes that looked at the store before, and pins
@@ -146,33 +145,6 @@ func (st *state) tableOf(tree uint64) *rtable {
 		return st.tables[t.Name]
 	}
 	return nil
-}
-
-// write runs a job and makes its files durable, directory included. On error the files are gone.
-// expect is about how many bytes they will have.
-func (db *DB) write(table *rtable, tree uint64, job *compact.Job, level int, expect int64) (compact.Result, error) {
-	var made []levels.Num
-	job.Create = func() (*compact.Output, error) {
-		out, err := db.createTable(table, tree, level, expect)
-		if err == nil {
-			made = append(made, out.Num)
-		}
-		return out, err
-	}
-	res, err := job.Run()
-	if err == nil && len(res.Files) > 0 {
-		if err = db.fs.SyncDir(db.dir); err != nil {
-			err = fmt.Errorf("sync directory %s: %w", db.dir, err)
-		}
-	}
-	if err != nil {
-		for _, num := range made {
-			if e := db.fs.Remove(db.files.path(num)); e != nil {
-				db.logger.Warn("cannot remove the output of a job that ended early", "file", db.files.path(num), "cause", e)
-			}
-		}
-	}
-	return res, err
 }
 
 // rollManifest starts a new manifest with the state v, which the old one ends with. When that fails the store fails: which

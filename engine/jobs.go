@@ -296,7 +296,7 @@ func (j *jobs) startCompaction(plan levels.Plan, done func(error)) {
 	}
 	j.claimed += claim
 	j.db.exec.Go(func() {
-		err := j.db.compact(&plan)
+		err := j.db.compact(&plan, done != nil)
 		j.mu.Lock()
 		j.running--
 		j.claimed -= claim

@@ -58,7 +58,7 @@ func Open(dir string, o Options) (*DB, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	db := &DB{dir: dir, opts: o, fs: o.FS, logger: o.Logger, exec: o.Background}
+	db := &DB{dir: dir, opts: o, fs: o.FS, logger: o.Logger, exec: o.Background, partBytes: partBytes}
 	db.clock.wall, db.clock.mono = o.Clock, o.Monotonic
 	db.clock.told = func(leaped bool, wall, engine time.Time) {
 		if leaped {

@@ -37,9 +37,9 @@ func (o *rowOutput) cells() (out []Cell) {
 		out = make([]Cell, len(o.out))
 		copy(out, o.out)
 	}
-	fn := o.fn
+	rd, fn := o.rd, o.fn
 	o.forget()
-	o.fn = fn
+	o.rd, o.fn = rd, fn
 	return out
 }
 
@@ -70,7 +70,7 @@ func (o *rowOutput) Put(c *cell.Cell, stripped bool, label string) bool {
 	}
 	n := len(q) + len(value)
 	if o.size += int64(n); o.size > rd.db.opts.RowBytesMax {
-		o.err = fmt.Errorf("%w: row %.80q has more than %d bytes", ErrRowTooLarge, o.key, rd.db.opts.RowBytesMax)
+		o.err = rowTooLarge(o.key, rd.db.opts.RowBytesMax)
 		return false
 	}
 	e := o.next()
@@ -96,6 +96,10 @@ func (o *rowOutput) row(rd *reader, m *merge.Scan) (any, more bool, err error) {
 		return false, true, err
 	}
 	return true, o.fn(Row{Key: string(m.Row()), Cells: cells}), nil
+}
+
+func rowTooLarge(row []byte, most int64) error {
+	return fmt.Errorf("%w: row %.80q has more than %d bytes", ErrRowTooLarge, row, most)
 }
 
 // next is one more cell, which may have been used before.

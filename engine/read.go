@@ -173,7 +173,7 @@ func (t *Table) ReadRows(ctx context.Context, set RowSet, fn func(Row) bool, opt
 	}
 	defer rd.end()
 	defer t.db.noted(&err)
-	rd.rowOut.fn = fn
+	rd.rowOut.rd, rd.rowOut.fn = rd, fn
 	return rd.each(set, &rd.rowOut)
 }
 

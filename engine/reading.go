@@ -7,8 +7,8 @@ import (
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/merge"
 	"github.com/rowandb/rowan/internal/stripe"
-	"github.com/rowandb/rowan/sstable"
 	"github.com/rowandb/rowan/levels"
+	"github.com/rowandb/rowan/sstable"
 )
 
 // reading is one read's view of a table: a pinned state and the sequence up to which memtables are shown.

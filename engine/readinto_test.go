@@ -89,7 +89,7 @@ func TestReadRowIntoAfterAnError(t *testing.T) {
 // A point read into a row that is used again allocates nothing, wherever the row lies.
 func TestReadRowIntoAllocatesNothing(t *testing.T) {
 	s := newStore(t, nil)
-	tb := s.table("t", map[string]gc.Rule{"f": gc.MaxVersionsPolicy(1), "g": gc.MaxAgePolicy(100*time.Hour)})
+	tb := s.table("t", map[string]gc.Rule{"f": gc.MaxVersionsPolicy(1), "g": gc.MaxAgePolicy(100 * time.Hour)})
 	write := func(from, to int) {
 		for i := from; i < to; i++ {
 			s.must(tb.Apply(ctx, fmt.Sprintf("row%05d", i), mut(func(m *Mutation) {

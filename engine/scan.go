@@ -21,13 +21,19 @@ type rowRun struct {
 	sp       *block.Span
 	from, to int // rows [from, to)
 	back     bool
-	limit    int64  // rows with cells that are wanted; 0: all
-	key      []byte // scratch: the block's prefix and room for a suffix
-	prefix   int
-	columns  []column // of the block's dictionary, as far as they are known
-	dict     uint32   // name of that dictionary
-	plain    bool     // no rule drops anything
-	strip    block.Strip
+	limit    int64 // rows with cells that are wanted; 0: all
+	plain    bool  // no rule drops anything
+	*runSource
+	sources []runSource
+	strip   block.Strip
+}
+
+// runSource is what is kept of a source while runs of others come between.
+type runSource struct {
+	dict    uint32   // name of the dictionary of its block
+	columns []column // of that, as far as they are known
+	key     []byte   // the block's prefix and room for a suffix
+	prefix  int
 }
 
 // column is what a scan knows of a column of a dictionary.
@@ -36,37 +42,49 @@ type column struct {
 	verdict           merge.Verdict
 	family, qualifier []byte
 	life              uint64
+	// The same as strings, for copies.
+	familyName, qualifierName string
+	named                     bool
 }
 
 // reset forgets all but the memory.
 func (r *rowRun) reset() {
-	clear(r.columns[:cap(r.columns)])
-	columns := r.columns[:0]
-	if cap(columns) > scratchCells {
-		columns = nil
+	for i := range r.sources {
+		s := &r.sources[i]
+		clear(s.columns[:cap(s.columns)])
+		if s.columns = s.columns[:0]; cap(s.columns) > scratchCells {
+			s.columns = nil
+		}
+		if cap(s.key) > bufferKeep {
+			s.key = nil
+		}
+		s.dict = 0
 	}
-	if cap(r.key) > bufferKeep {
-		r.key = nil
-	}
-	r.sp, r.dict, r.key, r.columns = nil, 0, r.key[:0], columns
+	r.sp, r.runSource, r.sources = nil, nil, r.sources[:0]
 }
 
-// set makes r the rows [from, to) of sp.
-func (r *rowRun) set(sp *block.Span, from, to int) {
-	r.sp, r.from, r.to = sp, from, to
-	if r.dict == sp.Dict {
+// begin prepares for a number of sources.
+func (r *rowRun) begin(sources int) {
+	r.sources = slices.Grow(r.sources[:0], sources)[:sources]
+}
+
+// set makes r the rows [from, to) of sp, which is of source n.
+func (r *rowRun) set(sp *block.Span, n, from, to int) {
+	s := &r.sources[n]
+	r.sp, r.runSource, r.from, r.to = sp, s, from, to
+	if s.dict == sp.Dict {
 		return
 	}
-	r.dict = sp.Dict
+	s.dict = sp.Dict
 	p := sp.Keys.Prefix()
-	r.key, r.prefix = append(slices.Grow(r.key[:0], len(p)+32), p...), len(p)
-	n := sp.Keys.Cols
-	if cap(r.columns) < n {
-		r.columns = make([]column, n, max(n, 32))
+	s.key, s.prefix = append(slices.Grow(s.key[:0], len(p)+32), p...), len(p)
+	cols := sp.Keys.Cols
+	if cap(s.columns) < cols {
+		s.columns = make([]column, cols, max(cols, 32))
 		return
 	}
-	r.columns = r.columns[:n]
-	clear(r.columns)
+	s.columns = s.columns[:cols]
+	clear(s.columns)
 }
 
 // clip takes off the rows at the far end that lie outside s, and reports whether there were any.
@@ -123,6 +141,7 @@ func (rd *reader) each(set RowSet, out rowSink) (err error) {
 	rd.db.stats.scans.Add(rd.slot, 1)
 	runs := !rd.opts.rowByRow && !rd.filtered && !rd.page.track && rd.opts.page.after.Row == ""
 	r := &rd.rows
+	r.begin(len(rd.sources.list))
 	taken := uint64(0)
 	defer func() {
 		if taken > 0 {
@@ -144,9 +163,9 @@ func (rd *reader) each(set RowSet, out rowSink) (err error) {
 				asked = aliveRows
 			}
 			if runs {
-				if sp, from, to := m.Run(); sp != nil {
+				if sp, n, from, to := m.Run(); sp != nil {
 					taken++
-					r.set(sp, from, to)
+					r.set(sp, n, from, to)
 					ended := r.clip(s)
 					rows, more, err := out.run(rd, r)
 					if err != nil || !more {

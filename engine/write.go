@@ -23,6 +23,7 @@ type run struct {
 	upTo    []byte    // the column after col, where that is needed
 	trees   []touched // that entries go to
 	sets    []setting // the entries, as long as all are plain cells
+	items   []memtable.Item
 	epoch   uint64
 	now     int64
 	stamp   int64

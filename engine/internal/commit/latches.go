@@ -3,6 +3,7 @@
 package commit
 
 import (
+	"math/bits"
 	"slices"
 	"sync"
 
@@ -32,7 +33,19 @@ func Stripe(table uint64, row []byte) uint16 {
 
 // Lock takes the latches of set, which it sorts and frees of repetitions; Unlock must get the result.
 func (l *Latches) Lock(set []uint16) []uint16 {
-	if len(set) > 1 {
+	switch n := len(set); {
+	case n > 8:
+		var in [stripes / 64]uint64
+		for _, i := range set {
+			in[i/64] |= 1 << (i % 64)
+		}
+		set = set[:0]
+		for j, w := range in {
+			for ; w != 0; w &= w - 1 {
+				set = append(set, uint16(j*64+bits.TrailingZeros64(w)))
+			}
+		}
+	case n > 1:
 		slices.Sort(set)
 		set = slices.Compact(set)
 	}

@@ -23,6 +23,8 @@ type Job struct {
 	Older func(row []byte, cols cell.Range) bool
 	// Hull, if set, is the bounds of all inputs: what files that are cut inside a row speak for never grows.
 	Hull *cell.Bounds
+	// From and To, if set, bound the rows that are merged: From is the first that may be among them, To the first that is not.
+	From, To []byte
 	// FileBytes is the size at which a file is cut.
 	FileBytes int64
 	// Cuts are rows, ascending, before each of which a new file begins.
@@ -52,6 +54,16 @@ type Result struct {
 	BytesWritten   int64
 	LogicalWritten uint64
 	Mode           direct.Mode // in force when the last file was finished
+}
+
+// Join adds what another part of the same merge wrote behind r's rows.
+func (r *Result) Join(o *Result) {
+	r.Files = append(r.Files, o.Files...)
+	r.Rows, r.Cells, r.Forgotten, r.Collected = r.Rows+o.Rows, r.Cells+o.Cells, r.Forgotten+o.Forgotten, r.Collected+o.Collected
+	r.BytesWritten, r.LogicalWritten = r.BytesWritten+o.BytesWritten, r.LogicalWritten+o.LogicalWritten
+	if len(o.Files) > 0 {
+		r.Mode = o.Mode
+	}
 }
 
 type writer struct {
@@ -90,7 +102,13 @@ func (j *Job) Run() (Result, error) {
 
 func (w *writer) rows() error {
 	m := w.job.Merge
-	for ok := m.First(); ok; ok = m.Next() {
+	ok := false
+	if m.Until(w.job.To); w.job.From != nil {
+		ok = m.SeekGE(w.job.From)
+	} else {
+		ok = m.First()
+	}
+	for ; ok && (w.job.To == nil || bytes.Compare(m.Row(), w.job.To) < 0); ok = m.Next() {
 		if err := w.job.Check(); err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func (it *Iter) NextBatch(b *cell.Batch, stop []byte) {
 		}
 	}
 	if s.leaf != leaf {
-		s.loaded, s.leaf = false, leaf
+		s.loaded, s.leaf, s.h = false, leaf, hdrLatch // of a state that is not known any more
 	}
 	s.row, s.at, s.hideOn = row, at, false
 	if s.walk = walkDone; none {

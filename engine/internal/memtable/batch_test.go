@@ -132,3 +132,53 @@ func TestBatchAllocatesNothing(t *testing.T) {
 		t.Fatal("batches allocate")
 	}
 }
+
+// Rows that ascend at the table's end may come many at a time, by several writers and mixed with others: the table is the same as if
+// they had come one by one.
+func TestAppendAgreesWithSet(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	for round := range 40 {
+		tab, m, seq := New(Options{}), &model{}, uint64(1)
+		next := 0
+		appended := 0
+		for range 300 {
+			items := make([]Item, 1+r.IntN(40))
+			for i := range items {
+				next += r.IntN(3) // 0: the same row again, which ends the run
+				items[i] = Item{Row: fmt.Appendf(nil, "%0*d", 1+round%12, next), Col: []byte("f\x00\x01q"), Value: []byte{byte(i)}, TS: int64(r.IntN(3))}
+				if r.IntN(200) == 0 {
+					items[i].Row = fmt.Appendf(nil, "%0*d", 1+round%12, r.IntN(next+1)) // not at the end
+				}
+			}
+			w := tab.Begin()
+			for len(items) > 0 {
+				h := tab.Ahead(items[0].Row, Hint{}, nil)
+				n, err := w.Append(h, items, cell.KindSet, seq)
+				if err == nil && n == 0 {
+					n, err = 1, w.Set(h, items[0].Row, items[0].Col, items[0].TS, cell.KindSet, items[0].Value, seq)
+				} else {
+					appended += n
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, it := range items[:n] {
+					m.add(string(it.Row), change{seq: seq, ts: it.TS, col: it.Col, val: it.Value, kind: cell.KindSet})
+					seq++
+				}
+				items = items[n:]
+			}
+			w.End()
+		}
+		if appended < 1000 && round%12 > 3 {
+			t.Fatal("few were appended:", appended)
+		}
+		m.checkAll(t, tab, seq, r)
+		m.checkBatches(t, tab, seq, r)
+		m.checkAll(t, tab, seq/2, r)
+		m.checkStats(t, tab)
+		if err := tab.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -47,7 +47,7 @@ func (c *cursor) loadSmall() {
 }
 
 func (c *cursor) loadLeaf(ref uint32) {
-	c.n, c.right, _, _ = c.t.loadLeaf(c.t.tree(c.word), ref, &c.refs)
+	c.n, c.right, _, _, _ = c.t.loadLeaf(c.t.tree(c.word), ref, &c.refs)
 }
 
 // seek moves to the first entry at or after k.
@@ -76,9 +76,9 @@ func (c *cursor) seek(k *key) {
 	}
 }
 
-// loadLeaf copies the refs of a leaf, and returns how many, its right neighbour, its beginning, and the number of the leaf
-// itself, which is another one if ref has only a signpost left.
-func (t *Table) loadLeaf(tr *tree, ref uint32, refs *[most]uint32) (n int, next, low, self uint32) {
+// loadLeaf copies the refs of a leaf, and returns how many, its right neighbour, its beginning, the number of the leaf itself,
+// which is another one if ref has only a signpost left, and its state, with the latch bit if that was held meanwhile.
+func (t *Table) loadLeaf(tr *tree, ref uint32, refs *[most]uint32) (n int, next, low, self uint32, state uint64) {
 	for {
 		nd := (*node)(t.at(ref))
 		h := nd.hdr.Load()
@@ -107,6 +107,6 @@ func (t *Table) loadLeaf(tr *tree, ref uint32, refs *[most]uint32) (n int, next,
 				n--
 			}
 		}
-		return n, next, nd.low, ref
+		return n, next, nd.low, ref, h | h2&hdrLatch
 	}
 }

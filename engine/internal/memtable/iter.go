@@ -2,6 +2,7 @@ package memtable
 
 import (
 	"bytes"
+	"math"
 	"math/bits"
 	"sync"
 
@@ -30,7 +31,10 @@ type iter struct {
 	leaf   uint32
 	at     int
 	n      int
-	seen   uint64 // bit i: the row of refs[i] is visible
+	h      uint64 // state of the leaf that was copied; the latch bit says that it may be another one
+	looked uint64 // bit i: the row of refs[i] has been looked at
+	seen   uint64 // bit i: and is visible
+	step   int    // how many rows to look at next
 	right  uint32
 	low    uint32
 	refs   [most]uint32
@@ -171,12 +175,12 @@ func (it *Iter) SeekGE(row []byte) bool {
 	k := key{b: row}
 	p := s.t.descend(&s.t.rows, &k, false, 0)
 	if p.eq != 0 && s.visible(p.eq) {
-		s.loaded, s.leaf = false, p.ref
+		s.loaded, s.leaf, s.at, s.h = false, p.ref, p.at, p.h
 		s.setRow(s.t.row(p.eq))
 		return true
 	}
 	s.load(p.ref)
-	return s.forward(s.find(&k, false))
+	return s.forward(s.findAt(p, &k, false))
 }
 
 // SeekExact places the iterator on row if it is there. After false it is on no row. It is SeekGE for those who want just one
@@ -192,7 +196,7 @@ func (it *Iter) SeekExact(row []byte) bool {
 		s.row = nil
 		return false
 	}
-	s.loaded, s.leaf = false, p.ref
+	s.loaded, s.leaf, s.at, s.h = false, p.ref, p.at, p.h
 	s.setRow(s.t.row(p.eq))
 	return true
 }
@@ -206,8 +210,9 @@ func (it *Iter) SeekLT(row []byte) bool {
 }
 
 func (s *iter) seekLT(k *key) bool {
-	s.load(s.t.descend(&s.t.rows, k, true, 0).ref)
-	return s.backward(s.find(k, true) - 1)
+	p := s.t.descend(&s.t.rows, k, true, 0)
+	s.load(p.ref)
+	return s.backward(s.findAt(p, k, true) - 1)
 }
 
 // Next implements cell.Iter.
@@ -236,34 +241,55 @@ func (it *Iter) Prev() bool {
 
 // reload copies the leaf of the current row after a seek that did not.
 func (s *iter) reload() {
+	p := place{ref: s.leaf, h: s.h, at: s.at}
 	s.load(s.leaf)
 	k := key{b: s.row.key()}
-	s.at = s.find(&k, false)
+	s.at = s.findAt(p, &k, false)
 }
 
-// load copies a leaf and touches its rows and the next leaf: they lie anywhere in memory, and these loads, unlike those of
-// the walk that follows, do not wait for each other.
+// findAt is find for those who have found the place in the tree: it holds if that leaf was loaded, and in the same state.
+func (s *iter) findAt(p place, k *key, before bool) int {
+	if s.leaf == p.ref && (s.h|p.h)&hdrLatch == 0 && s.h == p.h {
+		return p.at
+	}
+	return s.find(k, before)
+}
+
+// load copies a leaf.
 func (s *iter) load(ref uint32) {
-	s.n, s.right, s.low, s.leaf = s.t.loadLeaf(&s.t.rows, ref, &s.refs)
-	s.loaded = true
+	s.n, s.right, s.low, s.leaf, s.h = s.t.loadLeaf(&s.t.rows, ref, &s.refs)
+	s.loaded, s.looked, s.seen, s.step = true, 0, 0, lookFirst
 	if s.ahead {
 		s.lookAhead()
-	} else {
-		if s.right != 0 {
+	}
+}
+
+// How many rows are looked at together: a few where a seek has ended, which may be all that is wanted.
+const (
+	lookFirst = 4
+	lookMore  = 16
+)
+
+// look finds out which of the rows [from, to) of the leaf are visible. They lie anywhere in memory, so all are asked for before the
+// first is waited for.
+func (s *iter) look(from, to int) {
+	s.step = lookMore
+	if !s.ahead {
+		if to == s.n && s.right != 0 {
 			(*node)(s.t.at(s.right)).touch()
 		}
-		for _, r := range s.refs[:s.n] {
+		for _, r := range s.refs[from:to] {
 			prefetch.Lines(s.t.at(r), uintptr(rowMin))
 		}
 	}
 	// Now that the lengths of the keys are near: the entries behind them. A row's first entry has its lowest sequence.
-	seen := uint64(0)
-	for i, r := range s.refs[:s.n] {
+	for i, r := range s.refs[from:to] {
+		bit := uint64(1) << (uint(from+i) & 63)
+		s.looked |= bit
 		if s.t.row(r).first().seq <= s.seq {
-			seen |= 1 << (i & 63)
+			s.seen |= bit
 		}
 	}
-	s.seen = seen
 }
 
 // find returns the place of the first row >= k, in the loaded leaf or, if all of it is below k, in one to the right. before:
@@ -295,15 +321,24 @@ func (s *iter) find(k *key, before bool) int {
 // forward makes the first visible row at or after place at the current one.
 func (s *iter) forward(at int) bool {
 	for {
-		if seen := s.seen >> uint(at); at < most && seen != 0 {
-			s.enter(at + bits.TrailingZeros64(seen))
-			return true
+		for at < s.n {
+			n := bits.TrailingZeros64(^(s.looked >> uint(at)))
+			if n == 0 {
+				s.look(at, min(at+s.step, s.n))
+				continue
+			}
+			if seen := s.seen >> uint(at) & (1<<uint(n) - 1); seen != 0 {
+				s.enter(at + bits.TrailingZeros64(seen))
+				return true
+			}
+			at += n
 		}
 		if s.right == 0 {
 			s.row = nil
 			return false
 		}
 		s.load(s.right)
+		s.step = lookMore
 		at = 0
 	}
 }
@@ -311,17 +346,27 @@ func (s *iter) forward(at int) bool {
 // backward makes the last visible row at or before place at the current one.
 func (s *iter) backward(at int) bool {
 	for {
-		if seen := s.seen << uint(most-1-at); at >= 0 && seen != 0 {
-			s.enter(at - bits.LeadingZeros64(seen))
-			return true
+		for at >= 0 {
+			n := bits.LeadingZeros64(^(s.looked << uint(most-1-at)))
+			if n == 0 {
+				s.look(max(at+1-s.step, 0), at+1)
+				continue
+			}
+			if seen := s.seen << uint(most-1-at) &^ (math.MaxUint64 >> uint(n)); seen != 0 {
+				s.enter(at - bits.LeadingZeros64(seen))
+				return true
+			}
+			at -= n
 		}
 		if s.low == 0 {
 			s.row = nil
 			return false
 		}
 		k := key{b: s.t.row(s.low).key()}
-		s.load(s.t.descend(&s.t.rows, &k, true, 0).ref)
-		at = s.find(&k, true) - 1
+		p := s.t.descend(&s.t.rows, &k, true, 0)
+		s.load(p.ref)
+		s.step = lookMore
+		at = s.findAt(p, &k, true) - 1
 	}
 }
 

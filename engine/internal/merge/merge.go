@@ -26,6 +26,7 @@ func (c *Config) plain() bool { return c.Raw || c.Families.plain }
 
 // Iter joins sources row by row, in one direction. Not for concurrent use.
 type Iter struct {
+	stop   []byte // see Until
 	cfg    Config
 	src    []rowSource
 	at     []int        // indexes of the sources that stand on the current row, newest first

@@ -199,11 +199,12 @@ func (m *Scan) settle() bool {
 }
 
 // Run returns a run of rows [from, to) that one source has alone, the current one being the first in the current direction,
-// and goes to the last of them. nil: the current row is not of that kind and is to be read with Cells; nothing has moved.
-func (m *Scan) Run() (sp *block.Span, from, to int) {
+// and goes to the last of them. source is the number of the source. nil: the current row is not of that kind and is to be read
+// with Cells; nothing has moved.
+func (m *Scan) Run() (sp *block.Span, source, from, to int) {
 	s := m.order[0]
 	if m.n != 1 || !s.inSpan {
-		return nil, 0, 0
+		return nil, 0, 0, 0
 	}
 	sp = &s.span
 	if m.back {
@@ -212,14 +213,14 @@ func (m *Scan) Run() (sp *block.Span, from, to int) {
 			from = sp.Keys.RunAbove(from, s.at, m.order[1].key)
 		}
 		s.at = from
-		return sp, from, to
+		return sp, s.age, from, to
 	}
 	from, to = s.at, sp.To
 	if len(m.order) > 1 {
 		to = sp.Keys.RunBelow(from, to, m.order[1].key)
 	}
 	s.at = to - 1
-	return sp, from, to
+	return sp, s.age, from, to
 }
 
 // Row is the current row's key, valid until the next move. The row may turn out to have no live cell.
