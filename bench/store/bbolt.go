@@ -31,8 +31,8 @@ func openBbolt(dir string, b Options) (Store, error) {
 }
 
 func openBboltStore(dir string, _ Options) (*bboltStore, error) {
-	// The free list as a map and not on disk: much faster with many pages, at the price of a scan at open.
-	db, err := bolt.Open(filepath.Join(dir, "db"), 0o600, &bolt.Options{NoFreelistSync: true, FreelistType: bolt.FreelistMapType, InitialMmapSize: 8 << 30})
+	// The free list as a map: much faster with many pages. It is kept on disk, since without it an open reads the whole file.
+	db, err := bolt.Open(filepath.Join(dir, "db"), 0o600, &bolt.Options{FreelistType: bolt.FreelistMapType, InitialMmapSize: 8 << 30})
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ const (
 
 // amount scales a number of entries of so many bytes. Even at the smallest scale there is something to do.
 func (r *Run) amount(full uint64, bytes int) uint64 {
-	return max(uint64(float64(full)*r.Scale), min(full, 200, max(uint64(500_000/bytes), 8)))
+	return max(uint64(float64(full)*r.Scale), min(full, 100, max(uint64(500_000/bytes), 8)))
 }
 
 // time scales the longest time of a phase.
