@@ -78,6 +78,7 @@ type rowanSession struct {
 	muts  []*engine.Mutation // reused
 	keys  []byte
 	row   engine.Row // of a read, reused
+	long  bool       // the last value read was a long one
 }
 
 // mutation returns the i-th mutation of the session, empty.
@@ -119,11 +120,24 @@ func (s *rowanSession) Put(keys, values [][]byte, sync bool) error {
 // lent is a string that is valid until its bytes change: the engine keeps no key of a read.
 func lent(p []byte) string { return unsafe.String(unsafe.SliceData(p), len(p)) }
 
-func (s *rowanSession) Get(key []byte, fn func([]byte)) (bool, error) {
+// longValue is the length from which on a copy of a value costs more than borrowing it.
+const longValue = 8 << 10
+
+func (s *rowanSession) Get(key []byte, fn func([]byte)) (ok bool, err error) {
+	if s.long {
+		err = s.r.t.ReadCellsBorrowed(background, engine.SingleRow(lent(key)), func(c *engine.BorrowedCell) bool {
+			ok, s.long = true, len(c.Value) >= longValue
+			fn(c.Value)
+			return false
+		})
+		return ok, err
+	}
 	if err := s.r.t.ReadRowInto(background, &s.row, lent(key)); err != nil || len(s.row.Cells) == 0 {
 		return false, err
 	}
-	fn(s.row.Cells[0].Value)
+	v := s.row.Cells[0].Value
+	s.long = len(v) >= longValue
+	fn(v)
 	return true, nil
 }
 
