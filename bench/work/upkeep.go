@@ -1,8 +1,10 @@
 package work
 
 import (
+	"errors"
 	"fmt"
 
+	"github.com/rowandb/rowan/bench/measure"
 	"github.com/rowandb/rowan/bench/store"
 )
 
@@ -79,8 +81,9 @@ func (w reopen) run(r *Run) error {
 	if err != nil {
 		return err
 	}
-	if err := r.holds(s, w.sum(0, w.n, 1)); err != nil {
+	if err := errors.Join(r.holds(s, w.sum(0, w.n, 1)), s.Close()); err != nil {
 		return err
 	}
-	return s.Close()
+	r.Out.Disk, err = measure.DiskBytes(r.Dir)
+	return err
 }

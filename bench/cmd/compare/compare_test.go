@@ -101,9 +101,22 @@ func TestRequire(t *testing.T) {
 
 // After a crash every engine with a log has all that was durable.
 func TestReopenAfterACrash(t *testing.T) {
-	out, err := compareTiny(t, "-profile", "full", "-workloads", "reopen after a crash", "-dir", t.TempDir(), "-runs", "1")
+	dir := t.TempDir()
+	out, err := compareTiny(t, "-profile", "full", "-workloads", "reopen after a crash", "-dir", dir, "-runs", "1")
 	if err != nil {
 		t.Fatal(err)
+	}
+	state, err := report.OpenState(filepath.Join(dir, "results", "results.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range state.Results {
+		if r.Entries < 100 || r.Hash != state.Results[0].Hash || r.Disk <= 0 {
+			t.Errorf("%s has %d entries %s on %d bytes of disk", r.Engine, r.Entries, r.Hash, r.Disk)
+		}
+	}
+	if err := state.Close(); err != nil || len(state.Results) < 4 {
+		t.Fatalf("%d results: %v", len(state.Results), err)
 	}
 	if !strings.Contains(out, "bbolt: left out: it has no log") {
 		t.Errorf("the table does not say why an engine is left out:\n%s", out)
