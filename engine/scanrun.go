@@ -5,6 +5,7 @@ import (
 
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/merge"
+	"github.com/rowandb/rowan/internal/prefetch"
 )
 
 // learn finds out about column number code of the block.
@@ -84,6 +85,9 @@ func (o *cellOutput) run(rd *reader, r *rowRun) (rows int64, more bool, err erro
 	return rows, true, nil
 }
 
+// valuesAhead is how many values lie between one that is looked at and the one that is asked for, on the way back.
+const valuesAhead = 6
+
 // lone is run where rows have one cell each, all of one column, and no rule drops any.
 func (o *cellOutput) lone(rd *reader, r *rowRun) (rows int64, more bool, err error) {
 	if r.limit > 0 && int64(r.to-r.from) > r.limit {
@@ -122,6 +126,12 @@ func (o *cellOutput) lone(rd *reader, r *rowRun) (rows int64, more bool, err err
 			}
 			if from+i == middle {
 				r.sp.Values.Ahead(middle, middle)
+			}
+			if r.back && i >= valuesAhead && from+i-valuesAhead >= ch.From {
+				// Values are laid end to end and looked at upwards: the processor does not see that the walk goes down.
+				if v0, v1 := strip.Ends[i-valuesAhead]-ch.Base, strip.Ends[i-valuesAhead+1]-ch.Base; v0 < v1 {
+					prefetch.Lines(unsafe.Pointer(&ch.Bytes[v0]), uintptr(v1-v0))
+				}
 			}
 			key := k.Key(prefix, strip, i)
 			v0, v1 := strip.Ends[i]-ch.Base, strip.Ends[i+1]-ch.Base
