@@ -63,7 +63,7 @@ func TestScanIsIter(t *testing.T) {
 								t.Fatalf("seed %d, back %v: a run has %q, want %q", seed, back, key, m.Row())
 							}
 							if n < to-from-1 {
-								a = m.Next()
+								m.Next()
 							}
 						}
 						a, b = m.Next(), s.Next()
