@@ -38,7 +38,7 @@ var mutants = []mutant{
 	{"drop ignored", "engine/schema.go", "DropTables: []uint64{t.ID}", "DropTables: nil"},
 	{"sync not waited for", "engine/apply.go", "if err := db.log.Wait(ctx, seq); err != nil {\n\t\treturn fmt.Errorf(\"%w: the batch is in", "if err := db.log.Wait(ctx, 0); err != nil {\n\t\treturn fmt.Errorf(\"%w: the batch is in"},
 	{"flush ahead of the log", "engine/flush.go", "db.log.Wait(context.Background(), m.last)", "db.log.Wait(context.Background(), 0)"},
-	{"directory of new files not synced", "engine/flush.go", "if err = db.fs.SyncDir(db.dir); err != nil {", "if err = error(nil); err != nil {"},
+	{"directory of new files not synced", "engine/parts.go", "if err = db.fs.SyncDir(db.dir); err != nil {", "if err = error(nil); err != nil {"},
 	{"snapshot shows the present", "engine/snapshot.go", "rd.seq = min(s.seq, rd.db.visible())", "rd.seq = rd.db.visible()"},
 	{"snapshot ages", "engine/snapshot.go", "rd.st, rd.asOf = s.st, s.asOf", "rd.st, rd.asOf = s.st, s.db.clock.now()"},
 	{"overwritten cell shown in the memtable", "engine/internal/memtable/iter_cells.go", "p != nil && p.ts == e.ts &&", "p != nil && p.ts == e.ts && p == e &&"},

@@ -123,6 +123,9 @@ func (m *Iter) pass(out *cell.Batch, s *rowSource) bool {
 
 // kept returns the cells of a row of one source that the rules keep; the others are overwritten. It is false after a failure.
 func (m *Iter) kept(key []byte, cells []cell.Cell) ([]cell.Cell, bool) {
+	if len(cells) == 1 && m.row.gc.keepsOnly(&cells[0]) {
+		return cells, true
+	}
 	m.row.key = key
 	m.row.gc.reset()
 	n := 0
@@ -206,12 +209,30 @@ func (m *Iter) sink(i int) {
 	m.sorted[i] = s
 }
 
+// overwritten reports whether the row's sources have one and the same cell each, so that the newest source's is all that counts.
+func overwritten(src []*rowSource) bool {
+	if len(src[0].whole) != 1 {
+		return false
+	}
+	c := &src[0].whole[0]
+	if c.Kind != cell.KindSet {
+		return false
+	}
+	for _, s := range src[1:] {
+		if len(s.whole) != 1 || s.whole[0].TS != c.TS || !bytes.Equal(s.whole[0].Col, c.Col) {
+			return false
+		}
+	}
+	return true
+}
+
 // emit appends the row that the sources stand on, if it has a live cell.
 func (m *Iter) emit(out *cell.Batch, src []*rowSource) bool {
 	key, cells := src[0].key, src[0].whole
+	alone := len(src) == 1 || overwritten(src)
 	switch {
-	case len(src) == 1 && m.cfg.plain():
-	case len(src) == 1:
+	case alone && m.cfg.plain():
+	case alone:
 		var ok bool
 		if cells, ok = m.kept(key, cells); !ok {
 			return false

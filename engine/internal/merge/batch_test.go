@@ -24,6 +24,7 @@ func file(t *testing.T, r *rand.Rand, fs vfs.FS, num, rows int, deletes bool) *s
 	w := sstable.NewWriter(sink, sstable.WriterOptions{ID: uint64(num), BlockSize: 512 << r.IntN(5), Codec: block.Codec(r.IntN(2))})
 	var lo, hi []byte
 	prefix := []string{"", "a common beginning ", "p"}[r.IntN(3)]
+	single := r.IntN(2) == 0 // most rows have one cell, and often the one that other files have
 	for i := range rows {
 		if r.IntN(3) == 0 {
 			continue
@@ -39,12 +40,19 @@ func file(t *testing.T, r *rand.Rand, fs vfs.FS, num, rows int, deletes bool) *s
 		must(t, w.StartRow(key))
 		var cs []cell.Cell
 		n := 1 + r.IntN(4)
+		if single && r.IntN(8) > 0 {
+			n = 1
+		}
 		if r.IntN(40) == 0 {
 			n = 200 // a row that is cut over blocks
 		}
 		for c := range n {
 			col := cell.AppendColumn(nil, []string{"f", "g"}[c*2/n], uint64(c*2/n+1), fmt.Sprintf("%03d", c))
-			for ts := int64(1 + r.IntN(5)); ts > 0; ts -= int64(1 + r.IntN(2)) {
+			first := int64(1 + r.IntN(5))
+			if n == 1 && single {
+				first = int64(1 + r.IntN(2))
+			}
+			for ts := first; ts > 0; ts -= int64(1 + r.IntN(2)) {
 				x := cell.Cell{Col: col, TS: ts, Value: bytes.Repeat([]byte{byte(num)}, r.IntN(30)), Kind: cell.KindSet}
 				if col[0] == 'g' {
 					x.Kind, x.Value = cell.KindMerge, []byte{0, 0, 0, 0, byte(r.IntN(256)), 0, 0, byte(num)}

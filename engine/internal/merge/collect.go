@@ -19,6 +19,7 @@ type collector struct {
 	byAge  bool // the rest of the column may only be dropped by age
 	asked  bool
 
+	onlyFam   *family // of the last cell that was the only one of its row
 	collected uint64
 	err       error
 }
@@ -92,6 +93,25 @@ func (g *collector) keep(row []byte, c *cell.Cell) bool {
 	g.rest = true
 	g.collected++
 	return false
+}
+
+// keepsOnly reports whether the rules keep the only cell of a row. If not, keep tells why: a version may yet be spared.
+func (g *collector) keepsOnly(c *cell.Cell) bool {
+	f := g.onlyFam
+	if f == nil || !bytes.HasPrefix(c.Col, f.prefix) {
+		if f, _ = g.cfg.Families.find(c.Col); f == nil {
+			return false
+		}
+		g.onlyFam = f
+	}
+	if !f.ruled {
+		return true
+	}
+	asOf := g.cfg.AsOf
+	if f.frozen {
+		asOf = f.asOf
+	}
+	return !f.rule.Drops(0, c.TS, asOf)
 }
 
 func (g *collector) newColumn() { g.rank, g.rest, g.byAge, g.asked = 0, false, false, false }
