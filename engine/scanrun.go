@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/rowandb/rowan/cell"
@@ -25,8 +26,15 @@ func (r *rowRun) learn(rd *reader, c *column, code int) (err error) {
 // run implements rowSink.
 func (o *cellOutput) run(rd *reader, r *rowRun) (rows int64, more bool, err error) {
 	k := r.sp.Keys
-	if r.plain && k.Lone() {
-		return o.lone(rd, r)
+	if k.Lone() {
+		col, err := r.column(rd, 0)
+		if err != nil {
+			return 0, false, err
+		}
+		// The only version of a column is its newest.
+		if v := &col.verdict; v.Versions > 0 && v.Floor == math.MinInt64 && v.Rule == nil {
+			return o.lone(rd, r, col)
+		}
 	}
 	ch, x, strip, fn := &r.sp.Chunk, &o.cell, &r.strip, o.lender()
 	middle := ch.Middle()
@@ -89,7 +97,7 @@ func (o *cellOutput) run(rd *reader, r *rowRun) (rows int64, more bool, err erro
 const valuesAhead = 6
 
 // lone is run where rows have one cell each, all of one column, and no rule drops any.
-func (o *cellOutput) lone(rd *reader, r *rowRun) (rows int64, more bool, err error) {
+func (o *cellOutput) lone(rd *reader, r *rowRun, col *column) (rows int64, more bool, err error) {
 	if r.limit > 0 && int64(r.to-r.from) > r.limit {
 		if r.back {
 			r.from = r.to - int(r.limit)
@@ -99,10 +107,6 @@ func (o *cellOutput) lone(rd *reader, r *rowRun) (rows int64, more bool, err err
 	}
 	if r.from >= r.to {
 		return 0, true, nil
-	}
-	col, err := r.column(rd, 0)
-	if err != nil {
-		return 0, false, err
 	}
 	k, ch, x, strip, fn := r.sp.Keys, &r.sp.Chunk, &o.cell, &r.strip, o.lender()
 	x.Family, x.Qualifier = col.family, col.qualifier
