@@ -83,10 +83,13 @@ func (k *Keys) RunBelow(from, to int, key []byte) int {
 	}
 	key = key[len(p):]
 	h := keyHead(key)
+	if from+1 < to && !k.below(from+1, key, h) {
+		return from + 1 // where sources are mixed it is often so
+	}
 	if k.below(to-1, key, h) {
 		return to
 	}
-	lo, hi := from+1, min(to, from+1+near)
+	lo, hi := from+2, min(to, from+2+near)
 	for lo < hi {
 		if !k.below(lo, key, h) {
 			return lo
@@ -111,10 +114,13 @@ func (k *Keys) RunAbove(from, last int, key []byte) int {
 	}
 	key = key[len(p):]
 	h := keyHead(key)
+	if last > from && !k.above(last-1, key, h) {
+		return last
+	}
 	if k.above(from, key, h) {
 		return from
 	}
-	hi, lo := last-1, max(from, last-1-near)
+	hi, lo := last-2, max(from, last-2-near)
 	for hi > lo {
 		if !k.above(hi, key, h) {
 			return hi + 1

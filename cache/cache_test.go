@@ -288,3 +288,37 @@ func BenchmarkMissAndFill(b *testing.B) {
 	f.Close()
 	c.Close()
 }
+
+// Those who pass over entries neither keep them from being evicted nor evict any.
+func TestPassingLeavesTheCacheAsItIs(t *testing.T) {
+	c := New(1 << 20)
+	defer c.Close()
+	f := c.NewFile(100)
+	defer f.Close()
+	for slot := range 100 {
+		h := f.ReserveSpare(16 << 10)
+		if !h.Held() {
+			break
+		}
+		f.Publish(slot, h)
+		h.Release()
+	}
+	s := c.Stats()
+	if s.Evictions > 0 || s.Used > s.Capacity-s.Capacity/16 || s.Used < s.Capacity/2 {
+		t.Fatalf("spare room was filled to %d of %d with %d evictions", s.Used, s.Capacity, s.Evictions)
+	}
+	if !f.Ask(0) || f.Ask(99) {
+		t.Fatal("Ask does not know what is there")
+	}
+	h := f.Peek(0) // the oldest
+	if !h.Held() || f.Peek(99).Held() {
+		t.Fatal("Peek does not find what is there")
+	}
+	h.Release()
+	for slot := 99; c.Stats().Evictions == 0; slot-- {
+		fill(t, f, slot, 16<<10, 1)
+	}
+	if has(f, 0) {
+		t.Error("an entry that was passed over stayed longer than its elders")
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/rowandb/rowan/gc"
@@ -109,5 +110,36 @@ func TestScanAllocatesNothingPerCell(t *testing.T) {
 			}
 		}
 		s.must(s.Flush(ctx))
+	}
+}
+
+// A short scan of borrowed cells allocates nothing but what its options and its set take: 1 for an end of rows that is included.
+func TestAShortScanAllocatesNothing(t *testing.T) {
+	s := newStore(t, nil)
+	tb := s.table("t", map[string]gc.Rule{"f": {}})
+	for i := range 2000 {
+		s.must(tb.Apply(ctx, fmt.Sprintf("row%05d", i), set("f", "q", 1, strings.Repeat("v", i%100)), NoSync))
+	}
+	s.must(s.Compact(ctx))
+	for _, c := range []struct {
+		name string
+		set  RowSet
+		opts []ReadOption
+		most float64
+	}{
+		{"forward", InfiniteRange("row00800"), nil, 0},
+		{"limited", InfiniteRange("row00800"), []ReadOption{LimitRows(100)}, 0},
+		{"backward", InfiniteReverseRange("row00800"), []ReadOption{ReverseScan()}, 1},
+	} {
+		n := 0
+		fn := func(*BorrowedCell) bool { n++; return n%100 != 0 }
+		read := func() { s.must(tb.ReadCellsBorrowed(ctx, c.set, fn, c.opts...)) }
+		read()
+		if got := testing.AllocsPerRun(100, read); got > c.most && !raceEnabled { // under the race detector pools forget
+			t.Errorf("%s: %v allocations", c.name, got)
+		}
+		if n%100 != 0 || n < 100*100 {
+			t.Errorf("%s: %d cells", c.name, n)
+		}
 	}
 }

@@ -39,8 +39,8 @@ func (r Row) Latest(family, qualifier string) ([]byte, bool) {
 	return nil, false
 }
 
-// BorrowedCell is a cell whose bytes belong to the store: they are valid only until the function that was given it
-// returns. Copy what is to be kept.
+// BorrowedCell is a cell that belongs to the store, with its bytes: both are valid only until the function that was given it
+// returns. Copy what is to be kept; a copy of the struct alone keeps nothing.
 type BorrowedCell struct {
 	Row       []byte
 	Family    []byte
@@ -192,8 +192,9 @@ func (t *Table) Rows(ctx context.Context, set RowSet, opts ...ReadOption) iter.S
 }
 
 // ReadCellsBorrowed calls fn for each cell of set, in order, until fn returns false. Cells are streamed, so that rows may be
-// of any size, and their bytes are the store's: they are valid only until fn returns. In a build with the tag invariants they
-// are overwritten then, so that whoever keeps them finds out.
+// of any size, and both the cell pointed to and its bytes are the store's: they are valid only until fn returns, when the next
+// cell takes their place, and fn must not write to them. In a build with the tag invariants the bytes are overwritten then, so that
+// whoever keeps them finds out.
 func (t *Table) ReadCellsBorrowed(ctx context.Context, set RowSet, fn func(*BorrowedCell) bool, opts ...ReadOption) (err error) {
 	if fn == nil {
 		return fmt.Errorf("%w: nil function", ErrOption)

@@ -155,7 +155,7 @@ func (u Rows) spans(dst []span) ([]span, error) {
 	return dst, nil
 }
 
-func after(key string) []byte { return append([]byte(key), 0) }
+func after(key string) []byte { return append(append(make([]byte, 0, len(key)+1), key...), 0) }
 
 // spansOf returns a row set as disjoint ascending ranges, in the memory of dst as far as that goes.
 func spansOf(dst []span, set RowSet) ([]span, error) {

@@ -22,7 +22,6 @@ type rowRun struct {
 	from, to int // rows [from, to)
 	back     bool
 	limit    int64 // rows with cells that are wanted; 0: all
-	plain    bool  // no rule drops anything
 	*runSource
 	sources []runSource
 	strip   block.Strip
@@ -34,6 +33,8 @@ type runSource struct {
 	columns []column // of that, as far as they are known
 	key     []byte   // the block's prefix and room for a suffix
 	prefix  int
+	inside  bool // all rows of the block lie in the range that is being read
+	checked bool // that is known
 }
 
 // column is what a scan knows of a column of a dictionary.
@@ -58,7 +59,7 @@ func (r *rowRun) reset() {
 		if cap(s.key) > bufferKeep {
 			s.key = nil
 		}
-		s.dict = 0
+		s.dict, s.checked = 0, false
 	}
 	r.sp, r.runSource, r.sources = nil, nil, r.sources[:0]
 }
@@ -75,7 +76,7 @@ func (r *rowRun) set(sp *block.Span, n, from, to int) {
 	if s.dict == sp.Dict {
 		return
 	}
-	s.dict = sp.Dict
+	s.dict, s.checked = sp.Dict, false
 	p := sp.Keys.Prefix()
 	s.key, s.prefix = append(slices.Grow(s.key[:0], len(p)+32), p...), len(p)
 	cols := sp.Keys.Cols
@@ -90,6 +91,17 @@ func (r *rowRun) set(sp *block.Span, n, from, to int) {
 // clip takes off the rows at the far end that lie outside s, and reports whether there were any.
 func (r *rowRun) clip(s span) (ended bool) {
 	k := r.sp.Keys
+	if !r.checked {
+		r.checked = true
+		if r.back {
+			r.inside = len(s.lo) == 0 || k.CompareRow(0, s.lo) >= 0
+		} else {
+			r.inside = s.hi == nil || k.CompareRow(k.Rows-1, s.hi) < 0
+		}
+	}
+	if r.inside {
+		return false
+	}
 	if r.back {
 		if len(s.lo) > 0 && k.CompareRow(r.from, s.lo) < 0 {
 			n, _ := k.SearchRow(s.lo)
@@ -134,8 +146,7 @@ func (rd *reader) each(set RowSet, out rowSink) (err error) {
 		return nil
 	}
 	m := &rd.joined
-	cfg := rd.config()
-	rd.scan(m, &rd.sources, rd.iterOptions(true), cfg)
+	rd.scan(m, &rd.sources, rd.iterOptions(true), rd.config())
 	defer closeInto(m, &err)
 	defer mapped.Leave(mapped.Enter(), &err)
 	rd.db.stats.scans.Add(rd.slot, 1)
@@ -148,11 +159,14 @@ func (rd *reader) each(set RowSet, out rowSink) (err error) {
 			rd.db.stats.runs.Add(rd.slot, int64(taken))
 		}
 	}()
-	r.back, r.limit, r.plain = rd.opts.reverse, rd.opts.limit, cfg.Raw || cfg.Families.Plain()
+	r.back, r.limit = rd.opts.reverse, rd.opts.limit
 	for i := range spans {
 		s := spans[i]
 		if rd.opts.reverse {
 			s = spans[len(spans)-1-i]
+		}
+		for j := range r.sources {
+			r.sources[j].checked = false
 		}
 		asked := 0
 		for ok := rd.seek(m, s); ok; ok = m.Next() {

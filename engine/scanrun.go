@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/rowandb/rowan/cell"
 	"github.com/rowandb/rowan/engine/internal/merge"
+	"github.com/rowandb/rowan/internal/prefetch"
 )
 
 // learn finds out about column number code of the block.
@@ -24,8 +26,15 @@ func (r *rowRun) learn(rd *reader, c *column, code int) (err error) {
 // run implements rowSink.
 func (o *cellOutput) run(rd *reader, r *rowRun) (rows int64, more bool, err error) {
 	k := r.sp.Keys
-	if r.plain && k.Lone() {
-		return o.lone(rd, r)
+	if k.Lone() {
+		col, err := r.column(rd, 0)
+		if err != nil {
+			return 0, false, err
+		}
+		// The only version of a column is its newest.
+		if v := &col.verdict; v.Versions > 0 && v.Floor == math.MinInt64 && v.Rule == nil {
+			return o.lone(rd, r, col)
+		}
 	}
 	ch, x, strip, fn := &r.sp.Chunk, &o.cell, &r.strip, o.lender()
 	middle := ch.Middle()
@@ -84,8 +93,11 @@ func (o *cellOutput) run(rd *reader, r *rowRun) (rows int64, more bool, err erro
 	return rows, true, nil
 }
 
+// valuesAhead is how many values lie between one that is looked at and the one that is asked for, on the way back.
+const valuesAhead = 6
+
 // lone is run where rows have one cell each, all of one column, and no rule drops any.
-func (o *cellOutput) lone(rd *reader, r *rowRun) (rows int64, more bool, err error) {
+func (o *cellOutput) lone(rd *reader, r *rowRun, col *column) (rows int64, more bool, err error) {
 	if r.limit > 0 && int64(r.to-r.from) > r.limit {
 		if r.back {
 			r.from = r.to - int(r.limit)
@@ -95,10 +107,6 @@ func (o *cellOutput) lone(rd *reader, r *rowRun) (rows int64, more bool, err err
 	}
 	if r.from >= r.to {
 		return 0, true, nil
-	}
-	col, err := r.column(rd, 0)
-	if err != nil {
-		return 0, false, err
 	}
 	k, ch, x, strip, fn := r.sp.Keys, &r.sp.Chunk, &o.cell, &r.strip, o.lender()
 	x.Family, x.Qualifier = col.family, col.qualifier
@@ -122,6 +130,12 @@ func (o *cellOutput) lone(rd *reader, r *rowRun) (rows int64, more bool, err err
 			}
 			if from+i == middle {
 				r.sp.Values.Ahead(middle, middle)
+			}
+			if r.back && i >= valuesAhead && from+i-valuesAhead >= ch.From {
+				// Values are laid end to end and looked at upwards: the processor does not see that the walk goes down.
+				if v0, v1 := strip.Ends[i-valuesAhead]-ch.Base, strip.Ends[i-valuesAhead+1]-ch.Base; v0 < v1 {
+					prefetch.Lines(unsafe.Pointer(&ch.Bytes[v0]), uintptr(v1-v0))
+				}
 			}
 			key := k.Key(prefix, strip, i)
 			v0, v1 := strip.Ends[i]-ch.Base, strip.Ends[i+1]-ch.Base

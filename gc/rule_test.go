@@ -231,3 +231,26 @@ func TestDropsDoesNotAllocate(t *testing.T) {
 		t.Fatalf("%v allocations", n)
 	}
 }
+
+func TestLimitsSayWhatDropsDoes(t *testing.T) {
+	put := 0
+	for _, r := range append(smallRules(), Rule{op: opVersions}, Rule{op: opVersions, n: -1}, Rule{op: opAge, n: -5}) {
+		for _, asOf := range []int64{0, 1000, 4000, 6001, math.MinInt64, math.MaxInt64} {
+			versions, floor, ok := r.Limits(asOf)
+			if !ok {
+				continue
+			}
+			put++
+			for rank := range 5 {
+				for _, ts := range []int64{0, 999, 1000, 1001, 3000, 5000, 6000, math.MaxInt64} {
+					if got, want := rank >= versions || ts < floor, r.Drops(rank, ts, asOf); got != want {
+						t.Fatalf("%v as of %d: limits %d and %d drop version %d at %d: %v, want %v", r, asOf, versions, floor, rank, ts, got, want)
+					}
+				}
+			}
+		}
+	}
+	if put < 1000 {
+		t.Fatalf("only %d rules have limits", put)
+	}
+}

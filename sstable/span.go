@@ -78,6 +78,9 @@ func (it *state) Span(sp *block.Span, stop []byte, back bool) bool {
 
 // cut is the part of the rows [from, to) of a block that lies before stop in the direction of a walk.
 func cut(k *block.Keys, from, to int, stop []byte, back bool) (int, int) {
+	if from >= to {
+		return from, to
+	}
 	if back {
 		if k.CompareRow(from, stop) < 0 {
 			n, _ := k.SearchRow(stop)
