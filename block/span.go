@@ -24,6 +24,10 @@ type Values interface {
 	// Load sets c to the chunk that has the value of cell i. Chunks loaded before that have values of the cells from keep on
 	// stay valid, others need not. It returns false if that fails; the source of the span says why.
 	Load(c *Chunk, i, keep int) bool
+
+	// Ahead says that the walk has come to the middle of the chunk with cell i, so that the next one in its direction will be
+	// asked for soon. Chunks that Load keeps stay valid.
+	Ahead(i, keep int)
 }
 
 // Chunk is the values of the cells [From, To) of a block, laid end to end. Base is where they begin in the block's values.
@@ -32,6 +36,9 @@ type Chunk struct {
 	Base     int
 	From, To int
 }
+
+// Middle is the cell at which to ask for the chunk after c.
+func (c *Chunk) Middle() int { return int(uint(c.From+c.To) / 2) }
 
 // AppendRow appends the cells of row r with their values, which stay valid until others are loaded. False: a chunk could not
 // be loaded.

@@ -11,7 +11,9 @@ package cache
 import (
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
+	"github.com/rowandb/rowan/internal/prefetch"
 	"github.com/rowandb/rowan/internal/stripe"
 )
 
@@ -168,6 +170,17 @@ func (f *File) Touch(slot int) (sum int32) {
 		sum = e.refs.Load()
 	}
 	return sum
+}
+
+// Ask asks for the memory that a hit of slot needs first, and reports whether there is an entry: a reader who knows where it goes on
+// finds it near.
+func (f *File) Ask(slot int) bool {
+	e := f.slots[slot].Load()
+	if e == nil {
+		return false
+	}
+	prefetch.Lines(unsafe.Pointer(e), unsafe.Sizeof(*e))
+	return true
 }
 
 // Count adds to the statistics.

@@ -28,6 +28,7 @@ func (o *cellOutput) run(rd *reader, r *rowRun) (rows int64, more bool, err erro
 		return o.lone(rd, r)
 	}
 	ch, x, strip, fn := &r.sp.Chunk, &o.cell, &r.strip, o.lender()
+	middle := ch.Middle()
 	for n := r.to - r.from; n > 0; n-- {
 		row := r.to - n
 		if r.back {
@@ -36,6 +37,9 @@ func (o *cellOutput) run(rd *reader, r *rowRun) (rows int64, more bool, err erro
 		any, code, rank := false, -1, 0
 		var v *merge.Verdict
 		first, end := k.RowCells(row)
+		if first <= middle && middle < end {
+			r.sp.Values.Ahead(middle, first)
+		}
 		for at := first; at < end; at += strip.N {
 			k.Take(strip, row, at, end)
 			for i := 0; i < strip.N && i < len(strip.Codes); i++ {
@@ -53,8 +57,11 @@ func (o *cellOutput) run(rd *reader, r *rowRun) (rows int64, more bool, err erro
 				if rank >= v.Versions || ts < v.Floor || v.Rule != nil && v.Rule.Drops(rank, ts, rd.asOf) {
 					continue // as all older ones of the column
 				}
-				if (at+i >= ch.To || at+i < ch.From) && !r.sp.Values.Load(ch, at+i, first) {
-					return rows, false, rd.joined.Err()
+				if at+i >= ch.To || at+i < ch.From {
+					if !r.sp.Values.Load(ch, at+i, first) {
+						return rows, false, rd.joined.Err()
+					}
+					middle = ch.Middle()
 				}
 				if !any {
 					any = true
@@ -95,7 +102,7 @@ func (o *cellOutput) lone(rd *reader, r *rowRun) (rows int64, more bool, err err
 	}
 	k, ch, x, strip, fn := r.sp.Keys, &r.sp.Chunk, &o.cell, &r.strip, o.lender()
 	x.Family, x.Qualifier = col.family, col.qualifier
-	prefix := r.key[:r.prefix]
+	prefix, middle := r.key[:r.prefix], ch.Middle()
 	for left := r.to - r.from; left > 0; left -= strip.N {
 		from, i, end, step := r.to-left, 0, 0, 1
 		if r.back {
@@ -107,8 +114,14 @@ func (o *cellOutput) lone(rd *reader, r *rowRun) (rows int64, more bool, err err
 			end = strip.N
 		}
 		for ; i != end && i < len(strip.TS); i += step {
-			if (from+i >= ch.To || from+i < ch.From) && !r.sp.Values.Load(ch, from+i, from+i) {
-				return rows, false, rd.joined.Err()
+			if from+i >= ch.To || from+i < ch.From {
+				if !r.sp.Values.Load(ch, from+i, from+i) {
+					return rows, false, rd.joined.Err()
+				}
+				middle = ch.Middle()
+			}
+			if from+i == middle {
+				r.sp.Values.Ahead(middle, middle)
 			}
 			key := k.Key(prefix, strip, i)
 			v0, v1 := strip.Ends[i]-ch.Base, strip.Ends[i+1]-ch.Base

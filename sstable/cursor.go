@@ -56,6 +56,7 @@ type cursor struct {
 	valsH held
 	more  []heldChunk // chunks of the block that batches are reading; the first moreN of them
 	moreN int
+	back  bool // the direction of the span
 	seen  byte // keeps touch from being optimized away
 
 	onRow    bool

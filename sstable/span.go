@@ -2,8 +2,10 @@ package sstable
 
 import (
 	"bytes"
+	"unsafe"
 
 	"github.com/rowandb/rowan/block"
+	"github.com/rowandb/rowan/internal/prefetch"
 )
 
 var _ block.Values = (*cursor)(nil)
@@ -54,6 +56,13 @@ func (it *state) Span(sp *block.Span, stop []byte, back bool) bool {
 	if c.row < from || c.row >= to {
 		return false
 	}
+	c.back = back
+	if c.r.cached != nil && k.Chunks > 0 {
+		// The chunk that is needed first.
+		at, _ := k.RowCells(c.row)
+		n, _, _ := k.Chunk(at)
+		c.r.cached.Ask(c.slot(1 + n))
+	}
 	*sp = block.Span{Keys: k, Values: c, From: from, To: to, Dict: c.dict}
 	if back {
 		c.place(from)
@@ -90,35 +99,90 @@ func (c *cursor) Load(out *block.Chunk, i, keep int) bool {
 		*out = block.Chunk{Bytes: noValue, To: k.Cells}
 		return true
 	}
-	slot := -1
 	for j := range c.more[:c.moreN] {
-		x := &c.more[j]
-		if x.from <= i && i < x.to {
+		if x := &c.more[j]; x.from <= i && i < x.to {
 			*out = block.Chunk{Bytes: x.h.b, Base: x.base, From: x.from, To: x.to}
 			return true
 		}
-		if x.to <= keep || x.from > i {
-			slot = j // one that is not kept
-		}
 	}
-	// Two at least: a row that lies in two chunks comes between others that lie in one of them.
-	if c.moreN < 2 {
-		slot = -1
-	}
-	if slot < 0 {
-		if slot = c.moreN; slot == len(c.more) {
-			c.more = append(c.more, heldChunk{})
-		}
-		c.moreN++
-	}
-	x := &c.more[slot]
-	x.from, x.to = 0, 0
 	n, from, to := k.Chunk(i)
-	base, ok := c.chunk(&x.h, n, from, to)
-	if !ok {
+	x := c.spot(keep, i)
+	if !c.hold(x, n, from, to) {
 		return false
 	}
-	x.from, x.to, x.base = from, to, base
-	*out = block.Chunk{Bytes: x.h.b, Base: base, From: from, To: to}
+	*out = block.Chunk{Bytes: x.h.b, Base: x.base, From: from, To: to}
+	if m := c.beside(n); m >= 0 && c.r.cached != nil {
+		c.r.cached.Ask(c.slot(1 + m))
+	}
 	return true
+}
+
+// beside is the number of the chunk after n in the direction of the span, -1 if there is none in the block.
+func (c *cursor) beside(n int) int {
+	if c.back {
+		return n - 1
+	}
+	if n++; n == c.keys.Chunks {
+		return -1
+	}
+	return n
+}
+
+// spot returns a place for a chunk other than those with cells of [keep, i].
+func (c *cursor) spot(keep, i int) *heldChunk {
+	// Two at least: a row that lies in two chunks comes between others that lie in one of them.
+	if c.moreN >= 2 {
+		for j := range c.more[:c.moreN] {
+			if x := &c.more[j]; x.to <= keep || x.from > i {
+				return x
+			}
+		}
+	}
+	if c.moreN == len(c.more) {
+		c.more = append(c.more, heldChunk{})
+	}
+	c.moreN++
+	return &c.more[c.moreN-1]
+}
+
+// hold loads chunk n, of the cells [from, to), into x.
+func (c *cursor) hold(x *heldChunk, n, from, to int) bool {
+	x.from, x.to = 0, 0
+	base, ok := c.chunk(&x.h, n, from, to)
+	if ok {
+		x.from, x.to, x.base = from, to, base
+	}
+	return ok
+}
+
+// aheadBytes of a chunk are asked for ahead; then the processor has seen where the walk goes.
+const aheadBytes = 512
+
+// Ahead implements block.Values. Only what is in the cache is worth it.
+func (c *cursor) Ahead(i, keep int) {
+	k := &c.keys
+	if k.Chunks < 2 || c.r.cached == nil {
+		return
+	}
+	n, _, _ := k.Chunk(i)
+	m := c.beside(n)
+	if m < 0 || !c.r.cached.Ask(c.slot(1+m)) {
+		return
+	}
+	first := k.ChunkCell(m)
+	for j := range c.more[:c.moreN] {
+		if x := &c.more[j]; x.from == first && x.to > first {
+			return
+		}
+	}
+	_, from, to := k.Chunk(first)
+	x := c.spot(keep, i)
+	if !c.hold(x, m, from, to) || len(x.h.b) == 0 {
+		return
+	}
+	at := 0
+	if c.back {
+		at = max(0, len(x.h.b)-aheadBytes)
+	}
+	prefetch.Lines(unsafe.Pointer(&x.h.b[at]), uintptr(min(aheadBytes, len(x.h.b)-at)))
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"time"
+	"unsafe"
 
 	"github.com/rowandb/rowan/engine"
 	"github.com/rowandb/rowan/gc"
@@ -76,6 +77,7 @@ type rowanSession struct {
 	batch *engine.Batch
 	muts  []*engine.Mutation // reused
 	keys  []byte
+	row   engine.Row // of a read, reused
 }
 
 // mutation returns the i-th mutation of the session, empty.
@@ -88,6 +90,14 @@ func (s *rowanSession) mutation(i int) *engine.Mutation {
 }
 
 func (s *rowanSession) Put(keys, values [][]byte, sync bool) error {
+	if len(keys) == 1 {
+		m := s.mutation(0)
+		m.Set(pairFamily, pairColumn, 0, values[0])
+		if sync {
+			return s.r.t.Apply(background, string(keys[0]), m)
+		}
+		return s.r.t.Apply(background, string(keys[0]), m, engine.NoSync)
+	}
 	s.batch.Reset()
 	s.keys = s.keys[:0]
 	for _, k := range keys {
@@ -106,12 +116,14 @@ func (s *rowanSession) Put(keys, values [][]byte, sync bool) error {
 	return s.r.db.Apply(background, s.batch, engine.NoSync)
 }
 
+// lent is a string that is valid until its bytes change: the engine keeps no key of a read.
+func lent(p []byte) string { return unsafe.String(unsafe.SliceData(p), len(p)) }
+
 func (s *rowanSession) Get(key []byte, fn func([]byte)) (bool, error) {
-	row, err := s.r.t.ReadRow(background, string(key))
-	if err != nil || len(row.Cells) == 0 {
+	if err := s.r.t.ReadRowInto(background, &s.row, lent(key)); err != nil || len(s.row.Cells) == 0 {
 		return false, err
 	}
-	fn(row.Cells[0].Value)
+	fn(s.row.Cells[0].Value)
 	return true, nil
 }
 

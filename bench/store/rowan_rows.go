@@ -2,7 +2,6 @@ package store
 
 import (
 	"time"
-	"unsafe"
 
 	"github.com/rowandb/rowan/engine"
 	"github.com/rowandb/rowan/gc"
@@ -30,10 +29,10 @@ func openRowanRows(dir string, o Options, collect bool) (Rows, error) {
 func (r *rowanRows) Collect() error { return r.Compact() }
 
 func (r *rowanRows) Session() (RowSession, error) {
-	s := &rowanRowSession{rowanSession: rowanSession{r: r.rowan, batch: engine.NewBatch()}, newest: map[string]engine.Filter{}}
+	s := &rowanRowSession{rowanSession: rowanSession{r: r.rowan, batch: engine.NewBatch()}, newest: map[string][]engine.ReadOption{}}
 	for _, f := range Families {
 		for _, q := range Qualifiers {
-			s.newest[f+q] = engine.ChainFilters(engine.ColumnExact(f, q), engine.CellsPerRowLimitFilter(1))
+			s.newest[f+q] = []engine.ReadOption{engine.RowFilter(engine.ChainFilters(engine.ColumnExact(f, q), engine.CellsPerRowLimitFilter(1)))}
 		}
 	}
 	return s, nil
@@ -41,7 +40,7 @@ func (r *rowanRows) Session() (RowSession, error) {
 
 type rowanRowSession struct {
 	rowanSession
-	newest map[string]engine.Filter
+	newest map[string][]engine.ReadOption // by family and qualifier
 	name   []byte
 }
 
@@ -66,11 +65,14 @@ func (s *rowanRowSession) Write(cells []Cell) error {
 }
 
 func (s *rowanRowSession) ReadRow(row []byte, fn func(Cell)) error {
-	key := string(row)
-	return s.r.t.ReadCellsBorrowed(background, engine.SingleRow(key), func(c *engine.BorrowedCell) bool {
-		fn(borrowed(c))
-		return true
-	})
+	if err := s.r.t.ReadRowInto(background, &s.row, lent(row)); err != nil {
+		return err
+	}
+	for i := range s.row.Cells {
+		c := &s.row.Cells[i]
+		fn(Cell{Row: row, Family: c.Family, Qualifier: c.Qualifier, Micros: int64(c.Timestamp), Value: c.Value})
+	}
+	return nil
 }
 
 // borrowed lends a cell on, for as long as it is lent.
@@ -78,16 +80,13 @@ func borrowed(c *engine.BorrowedCell) Cell {
 	return Cell{Row: c.Row, Family: lent(c.Family), Qualifier: lent(c.Qualifier), Micros: int64(c.Timestamp), Value: c.Value}
 }
 
-func lent(p []byte) string { return unsafe.String(unsafe.SliceData(p), len(p)) }
-
-func (s *rowanRowSession) Newest(row []byte, family, qualifier string, fn func([]byte)) (ok bool, err error) {
+func (s *rowanRowSession) Newest(row []byte, family, qualifier string, fn func([]byte)) (bool, error) {
 	s.name = append(append(s.name[:0], family...), qualifier...)
-	err = s.r.t.ReadCellsBorrowed(background, engine.SingleRow(row), func(c *engine.BorrowedCell) bool {
-		ok = true
-		fn(c.Value)
-		return false
-	}, engine.RowFilter(s.newest[string(s.name)]))
-	return ok, err
+	if err := s.r.t.ReadRowInto(background, &s.row, lent(row), s.newest[string(s.name)]...); err != nil || len(s.row.Cells) == 0 {
+		return false, err
+	}
+	fn(s.row.Cells[0].Value)
+	return true, nil
 }
 
 func (s *rowanRowSession) ScanRows(fn func(Cell)) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ type Run struct {
 	Scale   float64 // of the amount of work
 	Steps   uint64  // of phases that end with their time otherwise, for tests; 0: they do that
 	Whole   bool    // no phase ends before its work is done, for tests
+	Profile string  // file for a profile of processor time of the phase that counts; "": none
 	Out     measure.Result
 }
 
@@ -111,6 +113,10 @@ func (r *Run) measured(p phase) ([]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
+	stop, err := profile(r.Profile)
+	if err != nil {
+		return nil, err
+	}
 	peak := measure.WatchPeak()
 	began := time.Now()
 	done, err := together(rec, p.callers, p.ops, p.limit, p.start)
@@ -120,7 +126,7 @@ func (r *Run) measured(p phase) ([]uint64, error) {
 	}
 	all := time.Since(began)
 	rss := peak.Stop()
-	if err != nil {
+	if err := errors.Join(err, stop()); err != nil {
 		return nil, err
 	}
 	end, err := measure.Now()
@@ -158,6 +164,21 @@ func (r *Run) measured(p phase) ([]uint64, error) {
 	}
 	o.Stopped = p.ops > 0 && steps < p.ops
 	return done, nil
+}
+
+// profile begins a profile of processor time and returns what ends it.
+func profile(path string) (stop func() error, err error) {
+	if path == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error { pprof.StopCPUProfile(); return f.Close() }, nil
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

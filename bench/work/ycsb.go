@@ -21,7 +21,7 @@ const ycsbCallers = 4
 func (w ycsb) run(r *Run) error {
 	w.n = r.amount(w.n, w.value)
 	return r.pairs(func(s store.Store) error {
-		if err := r.holds(s, w.sum(0, w.n, 1)); err != nil { // warms up too
+		if err := (reads{shape: w.shape}).warm(r, s); err != nil {
 			return err
 		}
 		z := newZipf(w.n)

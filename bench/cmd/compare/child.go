@@ -18,6 +18,7 @@ type job struct {
 	Dir              string
 	Scale            float64
 	Cgroup           string // to go into, if any
+	Profile          string // file for a profile, if any
 }
 
 // child does a job and prints its result.
@@ -35,7 +36,7 @@ func child(what string) error {
 			return err
 		}
 	}
-	r := &work.Run{Engine: e, Options: store.Standard, Dir: j.Dir, Scale: j.Scale}
+	r := &work.Run{Engine: e, Options: store.Standard, Dir: j.Dir, Scale: j.Scale, Profile: j.Profile}
 	switch j.Part {
 	case "data":
 		err = work.Datasets[j.Workload](r)

@@ -33,7 +33,10 @@ func compare(s settings) error {
 	if len(works) == 0 {
 		return fmt.Errorf("no workload is named by %q; -list prints their names", s.workloads)
 	}
-	for _, dir := range []string{s.dir, s.out} {
+	for _, dir := range []string{s.dir, s.out, s.profiles} {
+		if dir == "" {
+			continue
+		}
 		if err := os.MkdirAll(dir, 0o777); err != nil {
 			return err
 		}

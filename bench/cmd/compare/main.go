@@ -23,6 +23,7 @@ func main() {
 // settings are the flags.
 type settings struct {
 	profile, engines, workloads, dir, out, require string
+	profiles                                       string
 	runs                                           int
 	scale                                          float64
 	timeout                                        time.Duration
@@ -41,6 +42,7 @@ func run(args []string) error {
 	f.StringVar(&s.dir, "dir", "", "directory for stores; default: one below the system's for temporary files. Data sets stay there for the next time")
 	f.StringVar(&s.out, "out", "", "directory for results.jsonl and index.html; default: results below dir")
 	f.StringVar(&s.require, "require", "", "file of wanted ratios; those that are missed are named, and the exit status is 1")
+	f.StringVar(&s.profiles, "profiles", "", "directory for a profile of processor time of each run; it costs a little time itself")
 	f.BoolVar(&s.show, "show", false, "show the results that are there and run nothing")
 	f.BoolVar(&s.list, "list", false, "print the names of all workloads and end")
 	f.DurationVar(&s.timeout, "timeout", 5*time.Minute, "longest time of one process")

@@ -44,6 +44,9 @@ func (p *place) run(w work.Workload, e store.Engine, key measure.Key) (measure.R
 
 func (p *place) made(w work.Workload, e store.Engine, dir string) (measure.Result, error) {
 	j := job{Engine: e.Name, Workload: w.Name, Part: "run", Dir: dir, Scale: p.scale}
+	if p.profiles != "" {
+		j.Profile = filepath.Join(p.profiles, fileName(w.Name+" "+e.Name)+".prof")
+	}
 	if w.Data != "" {
 		data, err := p.data(w.Data, e)
 		if err != nil {
@@ -57,7 +60,7 @@ func (p *place) made(w work.Workload, e store.Engine, dir string) (measure.Resul
 	}
 	if w.Crash != nil {
 		crash := j
-		crash.Part = "crash"
+		crash.Part, crash.Profile = "crash", ""
 		if _, err := p.start(crash); !errors.Is(err, errKilled) {
 			return measure.Result{}, fmt.Errorf("the process that was to be killed ended otherwise: %w", err)
 		}
@@ -87,8 +90,14 @@ func (p *place) data(name string, e store.Engine) (string, error) {
 	if _, err := os.Stat(done); err == nil {
 		return dir, nil
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	stale, err := filepath.Glob(filepath.Join(p.dir, "data", fmt.Sprintf("%s-%s-%g-*", e.Name, name, p.scale))) // of other versions
+	if err != nil {
 		return "", err
+	}
+	for _, old := range append(stale, dir) {
+		if err := os.RemoveAll(old); err != nil {
+			return "", err
+		}
 	}
 	fmt.Fprintf(os.Stderr, "%-30s %-10s is loaded\n", "data set "+name, e.Name)
 	if _, err := p.start(job{Engine: e.Name, Workload: name, Part: "data", Dir: dir, Scale: p.scale}); err != nil {
