@@ -7,6 +7,10 @@ import (
 
 // Batch is a list of mutations, read-modify-writes and preconditions of rows, over any tables of one store, that is applied as
 // a whole or not at all. Each item sees what the items before it did. Not safe for concurrent use.
+//
+// A Batch may be applied any number of times, and Reset makes it ready for other items in the same memory; the same goes for
+// Mutation. A load that reuses its Batch and as many Mutations as that has items, and whose row keys are strings already,
+// allocates nothing.
 type Batch struct {
 	items   []batchItem
 	matched bool // what the last conditional mutation's condition said

@@ -68,6 +68,7 @@ func (r *run) fill(first uint64) error {
 	}
 	var w memtable.Writer
 	tree, tried := -1, 0
+	lastRow := uint32(0) // where the bytes of the row of the last Set are; 0: none
 	var err error
 	for i := 0; i < len(r.sets) && err == nil; {
 		s := &r.sets[i]
@@ -79,8 +80,14 @@ func (r *run) fill(first uint64) error {
 			if tree >= 0 {
 				w.End()
 			}
-			tree = s.tree
+			tree, lastRow = s.tree, 0
 			w = r.trees[tree].mem.Begin()
+		}
+		it := s.item(bytes)
+		if s.spot.Row == lastRow { // the next cell of the row that this writer has just been at
+			err = w.SetMore(it.Col, it.TS, cell.KindSet, it.Value, first+uint64(i))
+			i++
+			continue
 		}
 		same := i + 1 // rows of one leaf, one cell each
 		for same < end && r.sets[same].tree == tree && r.sets[same].hint == s.hint && r.sets[same].spot.Row != r.sets[same-1].spot.Row {
@@ -94,11 +101,12 @@ func (r *run) fill(first uint64) error {
 			n, err = w.Append(s.hint, r.items, cell.KindSet, first+uint64(i))
 			i += n
 			if n > 0 {
+				lastRow = 0
 				continue
 			}
 			tried = same
 		}
-		it := s.item(bytes)
+		lastRow = s.spot.Row
 		err = w.Set(s.hint, it.Row, it.Col, it.TS, cell.KindSet, it.Value, first+uint64(i))
 		i++
 	}

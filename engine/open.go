@@ -69,7 +69,7 @@ func Open(dir string, o Options) (*DB, error) {
 	db.life.idle, db.life.stop, db.life.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	db.jobs.init(db)
 	db.space.init(db)
-	db.arenas = memtable.NewPool(2 * o.MemtableBytes)
+	db.arenas = memtable.NewPool(o.MemtableBytes + o.MemtableBytes/8) // what one has: while it is filled another one is flushed
 	db.blocks = cache.New(o.CacheBytes)
 	db.files = files{fs: o.FS, dir: dir, mode: o.Reads, cache: db.blocks}
 	if err := db.open(); err != nil {

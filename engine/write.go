@@ -275,7 +275,7 @@ func (r *run) release() {
 	r.forget()
 	clear(r.trees)
 	r.trees = r.trees[:0]
-	if len(r.record) > 1<<20 || cap(r.sets) > 1<<14 {
+	if cap(r.entries.Bytes()) > 1<<20 || cap(r.sets) > 1<<14 {
 		*r = run{} // do not keep the memory of a huge batch
 	}
 	r.db, r.record = nil, nil

@@ -18,7 +18,7 @@ type Item struct {
 // all that it gets. The first item has sequence seq, the others those that follow. h is the hint for the first row.
 func (w Writer) Append(h Hint, items []Item, kind cell.Kind, seq uint64) (n int, err error) {
 	t := w.t
-	if h.leaf == 0 || t.failed.Load() != nil || !t.rightmost(h.leaf, items[0].Row) {
+	if len(items) == 0 || h.leaf == 0 || t.failed.Load() != nil || !t.rightmost(h.leaf, items[0].Row) {
 		return 0, nil
 	}
 	// The records are written before any latch is taken, as everywhere.

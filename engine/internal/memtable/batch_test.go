@@ -182,3 +182,32 @@ func TestAppendAgreesWithSet(t *testing.T) {
 		}
 	}
 }
+
+// Further cells of a row that a Writer has just been at come to the same as if each had looked for it.
+func TestSetMoreAgreesWithSet(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	tab, m, seq := New(Options{}), &model{}, uint64(0)
+	defer tab.Release()
+	for range 800 {
+		w := tab.Begin()
+		row := fmt.Appendf(nil, "row%02d", r.IntN(40))
+		for i := range 1 + r.IntN(12) {
+			seq++
+			c := change{seq: seq, ts: int64(r.IntN(4)), col: colOf(r.IntN(20)), val: []byte{byte(seq)}, kind: cell.KindSet}
+			var err error
+			if i == 0 {
+				err = w.Set(Hint{}, row, c.col, c.ts, c.kind, c.val, seq)
+			} else {
+				err = w.SetMore(c.col, c.ts, c.kind, c.val, seq)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.add(string(row), c)
+		}
+		w.End()
+	}
+	m.checkAll(t, tab, seq, r)
+	m.checkAll(t, tab, seq/2, r)
+	m.checkStats(t, tab)
+}

@@ -72,3 +72,29 @@ func (w Writer) Set(h Hint, rowKey, col []byte, ts int64, kind cell.Kind, value 
 	}
 	return w.t.applyBy(w.w, rowKey, &c, h.leaf)
 }
+
+// SetMore sets a cell of the row of the Writer's last Set, which did not fail: nothing has to be searched.
+func (w Writer) SetMore(col []byte, ts int64, kind cell.Kind, value []byte, seq uint64) error {
+	c := change{seq: seq, ts: ts, col: col, val: value, kind: kind}
+	if err := c.checkSet(); err != nil {
+		return err
+	}
+	t := w.t
+	if err := t.failed.Load(); err != nil {
+		return *err
+	}
+	err := t.arena.prepare()
+	if err == nil {
+		ref, mem, e := t.alloc(w.w, c.size())
+		if err = e; err == nil {
+			c.fill(mem)
+			err = t.join(w.w, w.w.row, &c, ref)
+		}
+	}
+	if err != nil {
+		t.fail(err)
+		return err
+	}
+	w.w.count(&c)
+	return nil
+}

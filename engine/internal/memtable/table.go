@@ -69,6 +69,7 @@ const writersMax = 16
 type writer struct {
 	busy atomic.Bool // holder owns all below
 	Stats
+	row  uint32         // of the last change
 	ref  uint32         // next free word of the region
 	p    unsafe.Pointer // its address
 	left int            // bytes
@@ -265,6 +266,7 @@ func (t *Table) write(w *writer, rowKey []byte, c *change, leaf uint32) error {
 			return err
 		}
 		if ref == 0 {
+			w.row = nref
 			w.Rows++
 			w.Bytes += int64(len(rowKey))
 			return nil
@@ -278,6 +280,12 @@ func (t *Table) write(w *writer, rowKey []byte, c *change, leaf uint32) error {
 		}
 		c.fill(mem)
 	}
+	w.row = ref
+	return t.join(w, ref, c, eref)
+}
+
+// join puts entry eref, made from c, into a row that is there.
+func (t *Table) join(w *writer, ref uint32, c *change, eref uint32) error {
 	r := t.row(ref)
 	r.latch()
 	if c.fold != cell.FoldNone {
