@@ -414,29 +414,11 @@ func (k *Keys) SearchRow(key []byte) (r int, equal bool) {
 	}
 	key = key[len(p):]
 	h := keyHead(key)
-	b, lo, hi := k.b, 0, k.Rows
+	lo, hi := 0, k.Rows
 	if k.rowW == 0 && k.rowLen >= 8 {
 		lo, hi = k.narrow(h)
 	}
-	for lo < hi {
-		m := int(uint(lo+hi) >> 1)
-		s, e := k.suffix(m)
-		mh := head8(b, s, e)
-		less := mh < h
-		if mh == h {
-			c := bytes.Compare(b[s:e], key)
-			if c == 0 {
-				return m, true
-			}
-			less = c < 0
-		}
-		if less {
-			lo = m + 1
-		} else {
-			hi = m
-		}
-	}
-	return lo, false
+	return k.searchRows(key, h, lo, hi)
 }
 
 // narrow returns rows lo < hi between which the search for a suffix with the head h can go on: those before lo are below it, those
@@ -467,17 +449,6 @@ func (k *Keys) narrow(h uint64) (lo, hi int) {
 		}
 	}
 	return lo, hi
-}
-
-// Touch reads a byte of each part of the section that a search for one cell will look at, so that memory is asked for all of them
-// at once. b must be a section; the result means nothing.
-func Touch(b []byte) (sum byte) {
-	if n := len(b); n >= keysHead+keysSlack {
-		// A quarter, a half and three quarters of it are about where a search for a row begins; at the end are the places of the
-		// chunks.
-		sum = b[keysHead-1] + b[n/4] + b[n/2] + b[n-n/4] + b[n-keysSlack-1]
-	}
-	return sum
 }
 
 // SearchCell returns the first of the cells [from, to) of row r that is at or after (col, ts): the same column with a

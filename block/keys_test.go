@@ -162,6 +162,32 @@ func checkSearches(t *testing.T, r *rand.Rand, k *Keys, es []entry) {
 			rows = append(rows, e.row)
 		}
 	}
+	guide := NewGuide(k)
+	if guide == nil && k.prefixN <= guidePrefix && k.Chunks <= guideChunks {
+		t.Fatal("no guide")
+	}
+	var viewed Keys
+	if guide != nil && (guide.View(&viewed, k.b[1:]) || !guide.View(&viewed, k.b) || !reflect.DeepEqual(viewed, *k)) {
+		t.Fatal("what the guide shows differs")
+	}
+	for i := range k.Cells {
+		if k.Chunks == 0 || guide == nil {
+			break
+		}
+		c, from, to := k.Chunk(i)
+		if c2, from2, to2 := guide.Chunk(i); c2 != c || from2 != from || to2 != to {
+			t.Fatalf("cell %d: chunk %d [%d, %d) by guide, %d [%d, %d)", i, c2, from2, to2, c, from, to)
+		}
+	}
+	for i := range k.Chunks {
+		if guide == nil {
+			break
+		}
+		_, from, to := k.Chunk(k.ChunkCell(i))
+		if start, end := guide.Values(i); start != k.ValueStart(from) || end != k.ValueEnd(to-1) || guide.ChunkAt(i) != k.ChunkAt(i) {
+			t.Fatalf("chunk %d: values [%d, %d) at %d by guide", i, start, end, guide.ChunkAt(i))
+		}
+	}
 	for range 200 {
 		key := rows[r.IntN(len(rows))]
 		switch r.IntN(5) {
@@ -176,6 +202,11 @@ func checkSearches(t *testing.T, r *rand.Rand, k *Keys, es []entry) {
 		got, eq := k.SearchRow([]byte(key))
 		if got != want || eq != (want < len(rows) && rows[want] == key) {
 			t.Fatalf("search %q: %d %v, want %d", key, got, eq, want)
+		}
+		if guide != nil {
+			if got, eq := guide.SearchRow(&viewed, []byte(key)); got != want || eq != (want < len(rows) && rows[want] == key) {
+				t.Fatalf("search %q by guide: %d %v, want %d", key, got, eq, want)
+			}
 		}
 		i := r.IntN(len(es))
 		col, ts := es[i].c.Col, es[i].c.TS+int64(r.IntN(3)-1)
@@ -388,6 +419,9 @@ func TestSearchAmongRowsOfEqualLength(t *testing.T) {
 		for i, row := range rows {
 			for _, key := range []string{row, row + "\x00", row[:len(row)-1], row[:r.IntN(len(row))], row[:len(row)-1] + string([]byte{row[len(row)-1] + 1})} {
 				want, found := slices.BinarySearch(rows, key)
+				if got, eq := NewGuide(&k).SearchRow(&k, []byte(key)); got != want || eq != found {
+					t.Fatalf("round %d: search %q by guide: %d %v, want %d %v", round, key, got, eq, want, found)
+				}
 				if got, eq := k.SearchRow([]byte(key)); got != want || eq != found {
 					t.Fatalf("round %d: search %q near row %d of %d: %d %v, want %d %v", round, key, i, len(rows), got, eq, want, found)
 				}

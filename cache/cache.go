@@ -164,12 +164,11 @@ func (f *File) Peek(slot int) Handle {
 	return Handle{e}
 }
 
-// Touch asks memory for what Get will look at, so that it is near when Get comes. The result means nothing.
-func (f *File) Touch(slot int) (sum int32) {
+// Prefetch asks memory for what Get will look at, so that it is near when Get comes.
+func (f *File) Prefetch(slot int) {
 	if e := f.slots[slot].Load(); e != nil {
-		sum = e.refs.Load()
+		prefetch.Lines(unsafe.Pointer(e), prefetch.Line)
 	}
-	return sum
 }
 
 // Ask asks for the memory that a hit of slot needs first, and reports whether there is an entry: a reader who knows where it goes on

@@ -53,6 +53,7 @@ type cursor struct {
 	live  bool         // keys is at's block
 	keys  block.Keys
 	keysH held
+	guide *block.Guide // of the block, in a point read; may be nil
 	valsH held
 	more  []heldChunk // chunks of the block that batches are reading; the first moreN of them
 	moreN int
@@ -119,7 +120,7 @@ func (c *cursor) close(stats *cell.ReadStats, slot stripe.Slot) {
 	}
 	c.hits, c.misses, c.err = 0, 0, nil
 	c.blocks, c.leftOut, c.valueParts = 0, 0, 0
-	c.r, c.ln, c.index, c.win, c.keys, c.live, c.onRow, c.limit = nil, nil, nil, nil, block.Keys{}, false, false, nil
+	c.r, c.ln, c.index, c.guide, c.win, c.keys, c.live, c.onRow, c.limit = nil, nil, nil, nil, nil, block.Keys{}, false, false, nil
 }
 
 func (c *cursor) fail(err error) bool {
@@ -201,10 +202,10 @@ func (c *cursor) load(p pos) bool {
 	c.valsH.release()
 	c.releaseMore()
 	c.chunkFrom, c.chunkEnd = 0, 0
-	off, n, keysLen := c.index.Place(p.i)
-	if c.zone.point {
-		c.soon(off, keysLen)
+	if c.guide = nil; c.zone.point {
+		c.soon()
 	}
+	off, n, keysLen := c.index.Place(p.i)
 	if err := c.part(&c.keysH, c.slot(0), off, keysLen, block.PartKeys, n); err != nil {
 		return c.fail(err)
 	}
@@ -212,27 +213,64 @@ func (c *cursor) load(p pos) bool {
 		return c.fail(damage.New("keys", off, "%d rows and %d chunks are not what the index says", c.keys.Rows, c.keys.Chunks))
 	}
 	c.live = true
-	c.blocks++
-	c.keysOnly = c.zone.valuesTo > 0 && c.zone.later(c.index, p.i)
-	c.newDict()
+	c.loaded()
+	if c.zone.point {
+		c.remember()
+	}
 	return true
 }
 
-// soon asks memory for what a point read of the current block will look at, all at once: else it would wait for one after the
-// other.
-func (c *cursor) soon(off, keysLen int64) {
-	r, slot := c.r, c.slot(0)
-	var sum byte
-	if r.view != nil && c.ln.n == laneCells && r.known(slot) {
-		sum = block.Touch(r.view[off+block.HeadLen : off+keysLen])
+// loaded begins the current block.
+func (c *cursor) loaded() {
+	c.blocks++
+	c.keysOnly = c.zone.valuesTo > 0 && c.zone.later(c.index, c.at.i)
+	c.newDict()
+}
+
+// soon takes the current block's guide, if a point read has left one, and asks memory for what the read will look at next, all at
+// once: else it would wait for one after the other.
+func (c *cursor) soon() {
+	r := c.r
+	if c.ln.n != laneCells {
+		return
+	}
+	if c.guide = r.guides[c.number()].Load(); c.guide != nil {
+		c.guide.Prefetch()
 	}
 	if r.cached != nil {
-		last := c.index.FirstPart(c.at.i+1) - c.index.FirstPart(c.at.i)
-		for i := range min(last, batchChunks) {
-			sum += byte(r.cached.Touch(slot + i))
+		slot, n := c.slot(0), c.index.FirstPart(c.at.i+1)-c.index.FirstPart(c.at.i)
+		for i := range min(n, batchChunks) {
+			r.cached.Prefetch(slot + i)
 		}
 	}
-	c.seen += sum
+}
+
+// remember leaves a guide for the current block.
+func (c *cursor) remember() {
+	r := c.r
+	if c.guide != nil || c.ln.n != laneCells {
+		return
+	}
+	if g := block.NewGuide(&c.keys); g != nil && r.guides[c.number()].CompareAndSwap(nil, g) {
+		r.charge(int64(block.GuideBytes))
+	}
+}
+
+// viewKeys makes c.keys read the current block's section, which has been parsed before.
+func (c *cursor) viewKeys(b []byte) error {
+	if c.guide != nil && c.guide.View(&c.keys, b) {
+		return nil
+	}
+	c.guide = nil
+	return c.keys.View(b)
+}
+
+// number is the number of the current block in its lane.
+func (c *cursor) number() int {
+	if c.ln.leaves == nil {
+		return c.at.i
+	}
+	return c.ln.leafBlock[c.at.leaf] + c.at.i
 }
 
 // slot is the number of the current block's part n among all parts of the file.
@@ -267,7 +305,7 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 			c.hits++
 			h.pin, h.b = e, e.Bytes()
 			if isKeys {
-				return damage.At(c.keys.View(h.b), r.name, off+block.HeadLen)
+				return damage.At(c.viewKeys(h.b), r.name, off+block.HeadLen)
 			}
 			return nil
 		}
@@ -281,7 +319,7 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 		if block.Codec(p[16]) == block.CodecNone {
 			h.b = p[block.HeadLen:]
 			if isKeys {
-				return damage.At(c.keys.View(h.b), r.name, off+block.HeadLen)
+				return damage.At(c.viewKeys(h.b), r.name, off+block.HeadLen)
 			}
 			return nil
 		}
@@ -353,6 +391,7 @@ func (c *cursor) part(h *held, slot int, off, n int64, part block.Part, whole in
 	case known:
 		err = c.keys.View(raw) // the checksum says that these are the bytes that were parsed before
 	default:
+		c.guide = nil // what was read anew is looked at anew
 		err = c.keys.Parse(raw)
 	}
 	if err != nil {
@@ -505,7 +544,12 @@ func (c *cursor) loadChunk() bool {
 		c.valsH.b, c.chunkEnd = noValue, c.keys.Cells
 		return true
 	}
-	i, from, to := c.keys.Chunk(c.cell)
+	var i, from, to int
+	if c.guide != nil {
+		i, from, to = c.guide.Chunk(c.cell)
+	} else {
+		i, from, to = c.keys.Chunk(c.cell)
+	}
 	base, ok := c.chunk(&c.valsH, i, from, to)
 	if !ok {
 		return false
@@ -515,14 +559,21 @@ func (c *cursor) loadChunk() bool {
 	return true
 }
 
+func (c *cursor) chunkAt(i int) uint32 {
+	if c.guide != nil {
+		return c.guide.ChunkAt(i)
+	}
+	return c.keys.ChunkAt(i)
+}
+
 // chunk loads chunk i of the current block, which has the values of the cells [from, to), into h. base is where they begin in
 // the block's values.
 func (c *cursor) chunk(h *held, i, from, to int) (base int, ok bool) {
 	c.valueParts++
 	off, n, keysLen := c.index.Place(c.at.i)
-	at, end := int64(c.keys.ChunkAt(i)), n-keysLen
+	at, end := int64(c.chunkAt(i)), n-keysLen
 	if i+1 < c.keys.Chunks {
-		end = int64(c.keys.ChunkAt(i + 1))
+		end = int64(c.chunkAt(i + 1))
 	}
 	off += keysLen + at
 	if at > n-keysLen || end > n-keysLen || end-at < block.HeadLen {
@@ -531,8 +582,13 @@ func (c *cursor) chunk(h *held, i, from, to int) (base int, ok bool) {
 	if err := c.part(h, c.slot(1+i), off, end-at, block.PartValues, end-at); err != nil {
 		return 0, c.fail(err)
 	}
-	base = c.keys.ValueStart(from)
-	if want := c.keys.ValueEnd(to-1) - base; want != len(h.b) {
+	var last int
+	if c.guide != nil {
+		base, last = c.guide.Values(i)
+	} else {
+		base, last = c.keys.ValueStart(from), c.keys.ValueEnd(to-1)
+	}
+	if want := last - base; want != len(h.b) {
 		return 0, c.fail(damage.New("values", off, "%d bytes, keys say %d", len(h.b), want))
 	}
 	return base, true

@@ -67,6 +67,8 @@ type Reader struct {
 	m    *mapped.Mapped
 	view []byte          // of the mapping; nil in other modes
 	seen []atomic.Uint32 // a bit per part: checked, and read into memory, since the last Age; mapped mode only
+	// guides of the blocks of cells that point reads have met, by number.
+	guides []atomic.Pointer[block.Guide]
 
 	cache  *cache.Cache
 	cached *cache.File
@@ -148,6 +150,7 @@ func (r *Reader) open(o ReaderOptions) error {
 			return err
 		}
 	}
+	r.guides = make([]atomic.Pointer[block.Guide], r.lanes[laneCells].blocks)
 	if r.cache != nil {
 		r.cached = r.cache.NewFile(r.parts)
 	}
@@ -414,6 +417,19 @@ func (r *Reader) Age() {
 	}
 }
 
+// dropGuides forgets the guides.
+func (r *Reader) dropGuides() {
+	n := 0
+	for i := range r.guides {
+		if r.guides[i].Swap(nil) != nil {
+			n++
+		}
+	}
+	if n > 0 {
+		r.charge(-int64(n * block.GuideBytes))
+	}
+}
+
 // Populate loads [off, off+n) of a mapped file into memory; a hint.
 func (r *Reader) Populate(off, n int64) error {
 	if r.m == nil {
@@ -483,6 +499,7 @@ func (r *Reader) unload() error {
 			r.charge(-n)
 		}
 	}
+	r.dropGuides()
 	if r.m != nil {
 		m := r.m
 		r.m, r.view = nil, nil

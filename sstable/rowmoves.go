@@ -120,7 +120,12 @@ func (c *cursor) seekGE(key []byte) bool {
 	if !c.load(p) {
 		return false
 	}
-	n, _ := c.keys.SearchRow(key)
+	var n int
+	if c.guide != nil {
+		n, _ = c.guide.SearchRow(&c.keys, key)
+	} else {
+		n, _ = c.keys.SearchRow(key)
+	}
 	if n < c.keys.Rows {
 		return c.place(n)
 	}
