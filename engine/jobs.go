@@ -33,6 +33,7 @@ type jobs struct {
 	retryAt  time.Time     // after a failure nothing starts before
 	retry    time.Duration // the pause that led there
 	timer    *time.Timer
+	rest     rest
 	stopped  bool
 	manual   int           // callers that wait to compact a range; others stand back
 	changed  chan struct{} // closed and replaced when a job ends
@@ -48,6 +49,7 @@ const (
 
 func (j *jobs) init(db *DB) {
 	j.db = db
+	j.rest.after = restAfter
 	j.flushing = map[uint64]bool{}
 	j.changed = make(chan struct{})
 }
@@ -218,6 +220,9 @@ func (j *jobs) kick() (idle bool) {
 	for j.running < j.db.opts.Compactions && (j.manual == 0 || j.pressure.Load() >= stopPressure) {
 		plan, ok := j.pick(st)
 		if !ok {
+			plan, ok = j.pickAtRest(st)
+		}
+		if !ok {
 			break
 		}
 		j.startCompaction(plan, nil)
@@ -225,7 +230,11 @@ func (j *jobs) kick() (idle bool) {
 	if j.running == 0 && len(j.flushing) == 0 && j.dropping == 0 && !j.db.anySealed() {
 		j.db.health.background(nil) // what failed is not wanted any more
 	}
-	return j.idle()
+	idle = j.idle()
+	if idle {
+		j.watchForRest(st)
+	}
+	return idle
 }
 
 func (j *jobs) startFlush(tree uint64) {
@@ -241,7 +250,7 @@ func (j *jobs) startFlush(tree uint64) {
 
 // pick asks every tree for its most urgent compaction. Trees take turns by their debt: the deepest L0 first.
 func (j *jobs) pick(st *state) (levels.Plan, bool) {
-	best, found := j.pickWithin(st, 0, nil)
+	best, found := j.pickWithin(st, 0, nil, false)
 	if !found || best.Move {
 		if !found {
 			j.db.space.wants(0)
@@ -254,14 +263,14 @@ func (j *jobs) pick(st *state) (levels.Plan, bool) {
 		return best, true
 	}
 	least := best.Bytes()
-	best, found = j.pickWithin(st, max(room, 1), func(n int64) { least = min(least, n) })
+	best, found = j.pickWithin(st, max(room, 1), func(n int64) { least = min(least, n) }, false)
 	if found || j.running > 0 {
 		return best, found
 	}
 	if j.db.space.low.Load() {
 		// Nothing fits as it is. What is merged now has deletes, so that less comes out than goes in; that it fails for want of
 		// space after all does no harm.
-		if best, found = j.pickWithin(st, 2*max(room, 1), nil); found {
+		if best, found = j.pickWithin(st, 2*max(room, 1), nil, false); found {
 			j.db.space.wants(least)
 			return best, true
 		}
@@ -271,13 +280,13 @@ func (j *jobs) pick(st *state) (levels.Plan, bool) {
 }
 
 // pickWithin is pick among the plans whose inputs have at most most bytes; 0 means any. tooBig is told the sizes of others.
-func (j *jobs) pickWithin(st *state, most int64, tooBig func(int64)) (levels.Plan, bool) {
+func (j *jobs) pickWithin(st *state, most int64, tooBig func(int64), rest bool) (levels.Plan, bool) {
 	var best levels.Plan
 	found, depth := false, -1
 	for id, t := range st.version.Trees {
 		if d := len(t.Sub); !found || d > depth || d == depth && id < best.Tree {
 			o := j.db.pickOptions(st, id)
-			o.MaxBytes, o.TooBig = most, tooBig
+			o.MaxBytes, o.TooBig, o.Rest = most, tooBig, rest
 			if plan, ok := levels.Pick(t, o, &j.busy); ok {
 				best, found, depth = plan, true, d
 			}
@@ -427,6 +436,9 @@ func (j *jobs) stop() {
 	j.stopped = true
 	if j.timer != nil {
 		j.timer.Stop()
+	}
+	if j.rest.timer != nil {
+		j.rest.timer.Stop()
 	}
 }
 

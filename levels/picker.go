@@ -96,6 +96,11 @@ func Pick(t *Tree, o PickOptions, b *Busy) (Plan, bool) {
 			return p, true
 		}
 	}
+	if o.Rest {
+		if p, ok := pickRest(t, o, b, base); ok && fits(&p) {
+			return p, true
+		}
+	}
 	return Plan{}, false
 }
 

@@ -59,6 +59,9 @@ type PickOptions struct {
 	TooBig   func(bytes int64)
 	// Hungry looks for space: also what is not due is merged if that may free some.
 	Hungry bool
+	// Rest says that nobody writes: also what is not due is merged where that costs no more than it would later, so that reads
+	// have fewer files to look into.
+	Rest bool
 	// Changes are those that stand for the tree, nil for most, and OldestMem is the lowest sequence in its sealed memtables,
 	// NoMem if there is none; looked at only where a change stands.
 	Changes   Standing

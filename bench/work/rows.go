@@ -87,7 +87,7 @@ func (r *Run) rows(collect bool, fn func(s store.Rows) error) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(fn(s), s.Close()); err != nil {
+	if err := errors.Join(fn(s), r.rest(s.Settle), s.Close()); err != nil {
 		return err
 	}
 	r.Out.Disk, err = measure.DiskBytes(r.Dir)

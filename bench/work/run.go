@@ -16,11 +16,12 @@ import (
 type Run struct {
 	Engine  store.Engine
 	Options store.Options
-	Dir     string  // of the store: empty, or with the data that the workload names
-	Scale   float64 // of the amount of work
-	Steps   uint64  // of phases that end with their time otherwise, for tests; 0: they do that
-	Whole   bool    // no phase ends before its work is done, for tests
-	Profile string  // file for a profile of processor time of the phase that counts; "": none
+	Dir     string        // of the store: empty, or with the data that the workload names
+	Scale   float64       // of the amount of work
+	Steps   uint64        // of phases that end with their time otherwise, for tests; 0: they do that
+	Whole   bool          // no phase ends before its work is done, for tests
+	Profile string        // file for a profile of processor time of the phase that counts; "": none
+	Rest    time.Duration // before the store is closed, for what an engine does when nobody asks it for anything
 	Out     measure.Result
 }
 
@@ -204,13 +205,22 @@ func (r *Run) pairs(fn func(s store.Store) error) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(fn(s), s.Close()); err != nil {
+	if err := errors.Join(fn(s), r.rest(s.Settle), s.Close()); err != nil {
 		return err
 	}
 	if r.Out.Disk == 0 {
 		r.Out.Disk, err = measure.DiskBytes(r.Dir)
 	}
 	return err
+}
+
+// rest leaves a store alone for a while.
+func (r *Run) rest(settle func() error) error {
+	if r.Rest == 0 {
+		return nil
+	}
+	time.Sleep(r.Rest)
+	return settle()
 }
 
 // sessions makes callers of a store and closes them when they are done.

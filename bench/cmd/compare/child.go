@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/rowandb/rowan/bench/measure"
 	"github.com/rowandb/rowan/bench/store"
@@ -20,6 +21,9 @@ type job struct {
 	Cgroup           string // to go into, if any
 	Profile          string // file for a profile, if any
 }
+
+// dataRest is for how long a set of data is left alone when it has been loaded and drained, as before reads of another day.
+const dataRest = 5 * time.Second
 
 // child does a job and prints its result.
 func child(what string) error {
@@ -39,6 +43,7 @@ func child(what string) error {
 	r := &work.Run{Engine: e, Options: store.Standard, Dir: j.Dir, Scale: j.Scale, Profile: j.Profile}
 	switch j.Part {
 	case "data":
+		r.Rest = dataRest
 		err = work.Datasets[j.Workload](r)
 	default:
 		w, found := find(j.Workload)
