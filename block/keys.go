@@ -421,6 +421,30 @@ func (k *Keys) SearchRow(key []byte) (r int, equal bool) {
 	return k.searchRows(key, h, lo, hi)
 }
 
+// searchRows finds the first of the rows [lo, hi) whose suffix, which has the head h, is not below key; hi if there is none.
+func (k *Keys) searchRows(key []byte, h uint64, lo, hi int) (r int, equal bool) {
+	b := k.b
+	for lo < hi {
+		m := int(uint(lo+hi) >> 1)
+		s, e := k.suffix(m)
+		mh := head8(b, s, e)
+		less := mh < h
+		if mh == h {
+			c := bytes.Compare(b[s:e], key)
+			if c == 0 {
+				return m, true
+			}
+			less = c < 0
+		}
+		if less {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	return lo, false
+}
+
 // narrow returns rows lo < hi between which the search for a suffix with the head h can go on: those before lo are below it, those
 // from hi on above. Suffixes have equal lengths, of 8 bytes at least.
 //

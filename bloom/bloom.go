@@ -13,8 +13,11 @@ import (
 	"math"
 	"math/bits"
 	"sync"
+	"unsafe"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/rowandb/rowan/internal/prefetch"
 )
 
 // Format, little-endian:
@@ -189,13 +192,12 @@ func (f Filter) Keys() uint64 { return f.keys }
 func (f Filter) K() int       { return f.k }
 func (f Filter) Lines() int   { return f.n }
 
-// Touch reads a byte of the line that MayContain will look at. The result means nothing.
-func (f Filter) Touch(h uint64) byte {
-	if f.n == 0 {
-		return 0
+// Prefetch asks for the memory that MayContain will look at.
+func (f Filter) Prefetch(h uint64) {
+	if f.n > 0 {
+		line, _, _ := place(h, f.n)
+		prefetch.Lines(unsafe.Pointer(&f.lines[line*lineLen]), 1)
 	}
-	line, _, _ := place(h, f.n)
-	return f.lines[line*lineLen]
 }
 
 // MayContain reports whether h may have been added: false is certain.

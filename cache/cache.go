@@ -23,6 +23,7 @@ type Cache struct {
 	capacity int64
 	used     int64 // bytes of entries whose memory is not returned yet, plus charged
 	charged  int64
+	lent     int64 // part of charged, see Lend
 	head     *entry // newest
 	tail     *entry // oldest
 	hand     *entry // next candidate; nil: start at the tail
@@ -163,6 +164,9 @@ func (f *File) Peek(slot int) Handle {
 	}
 	return Handle{e}
 }
+
+// Has reports whether a slot has an entry now.
+func (f *File) Has(slot int) bool { return f.slots[slot].Load() != nil }
 
 // Prefetch asks memory for what Get will look at, so that it is near when Get comes.
 func (f *File) Prefetch(slot int) {
@@ -336,6 +340,20 @@ func (c *Cache) Charge(n int64) {
 		c.makeRoomLocked(0)
 	}
 	c.mu.Unlock()
+}
+
+// Lend is Charge for memory that makes hits faster, and reports whether it has counted it: all of it together is kept under an eighth
+// of the capacity. Negative n gives back.
+func (c *Cache) Lend(n int64) bool {
+	c.mu.Lock()
+	if n > 0 && c.lent+n > c.capacity/8 {
+		c.mu.Unlock()
+		return false
+	}
+	c.lent += n
+	c.mu.Unlock()
+	c.Charge(n)
+	return true
 }
 
 // Resize changes the capacity and evicts down to it.

@@ -88,7 +88,7 @@ func (r *run) holds(t *rtable, row []byte) (ok bool, err error) {
 	p := r.preds[r.pred]
 	r.pred++
 	rd := r.reading(t)
-	m, err := rd.point(row, p.options(), merge.Config{Families: t.families, AsOf: r.now})
+	m, err := rd.point(row, p.options(), merge.Config{Families: t.families, AsOf: r.now, Pass: true})
 	if err != nil {
 		return false, err
 	}

@@ -93,7 +93,7 @@ func newestInRun(run []*levels.File, row []byte) int64 {
 // newestOfAll merges all sources.
 func (r *run) newestOfAll(t *rtable, row, col []byte) (c cell.Cell, ok bool, err error) {
 	rd := r.reading(t)
-	m, err := rd.point(row, cell.IterOptions{Columns: columnRange(col)}, merge.Config{Families: t.families, AsOf: r.now})
+	m, err := rd.point(row, cell.IterOptions{Columns: columnRange(col)}, merge.Config{Families: t.families, AsOf: r.now, Pass: true})
 	if err != nil {
 		return c, false, err
 	}

@@ -79,7 +79,10 @@ func (o *rowOutput) Put(c *cell.Cell, stripped bool, label string) bool {
 	} else {
 		o.copy(e, q, value)
 	}
-	e.Family, e.Timestamp, e.Labels = o.family(f, life), Timestamp(c.TS), nil
+	if !o.again || e.Family != string(f) {
+		e.Family = o.family(f, life)
+	}
+	e.Timestamp, e.Labels = Timestamp(c.TS), nil
 	if label != "" {
 		o.labels = append(o.labels, label)
 		k := len(o.labels)

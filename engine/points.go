@@ -7,8 +7,8 @@ import (
 	"github.com/rowandb/rowan/sstable"
 )
 
-// points is a point read: a merge that stands on one row, and what it is made of. It is used again and again, so that point reads
-// allocate nothing for iterators. One read at a time uses it, until Close.
+// points is a point read: what shows one row, a merge or a single source, and what that is made of. It is used again and again, so that
+// point reads allocate nothing for iterators. One read at a time uses it, until Close.
 type points struct {
 	busy  bool
 	src   []cell.Iter
@@ -17,7 +17,51 @@ type points struct {
 	mem   int // the first of mems that is free
 	files [4]sstable.Iter
 	file  int
-	merge.Iter
+	absent int  // reads in a row for which a filter said that the row is not there
+	alone  bool // lone shows the row, not several
+	lone   merge.Lone
+	merged merge.Iter
+}
+
+// show has the sources in p.src, which stand on row, shown as one. ends are those of their groups, nil if there is one group.
+func (p *points) show(row []byte, cfg merge.Config, ends []int) {
+	switch len(p.src) {
+	case 0:
+		p.alone = true
+	case 1:
+		p.alone = true
+		p.lone.Init(cfg, p.src[0], row)
+	default:
+		p.alone = false
+		p.merged.Init(cfg, p.src)
+		if ends != nil {
+			p.merged.Groups(ends)
+		}
+		p.merged.Here(row)
+	}
+}
+
+// SeekCell, Cells and Err are filter.Cells of the row.
+func (p *points) SeekCell(col []byte, ts int64) {
+	if p.alone {
+		p.lone.SeekCell(col, ts)
+	} else {
+		p.merged.SeekCell(col, ts)
+	}
+}
+
+func (p *points) Cells(dst []cell.Cell) []cell.Cell {
+	if p.alone {
+		return p.lone.Cells(dst)
+	}
+	return p.merged.Cells(dst)
+}
+
+func (p *points) Err() error {
+	if p.alone {
+		return p.lone.Err()
+	}
+	return p.merged.Err()
 }
 
 // take begins a read. What is in use already, or nil, gives way to new memory.
@@ -69,8 +113,12 @@ func (p *points) untake() {
 }
 
 // Close ends the read.
-func (p *points) Close() error {
-	err := p.Iter.Close()
+func (p *points) Close() (err error) {
+	if p.alone {
+		err = p.lone.Close()
+	} else {
+		err = p.merged.Close()
+	}
 	p.end()
 	return err
 }

@@ -103,7 +103,7 @@ func Raw() ReadOption { return readOption(func(o *readOptions) { o.raw = true })
 // give ErrRowTooLarge.
 func (t *Table) ReadRow(ctx context.Context, row string, opts ...ReadOption) (out Row, err error) {
 	out.Key = row
-	err = t.readRow(ctx, row, opts, func(rd *reader, m *merge.Iter) (err error) {
+	err = t.readRow(ctx, row, opts, func(rd *reader, m *points) (err error) {
 		out.Cells, err = rd.row(m, bytesOf(row))
 		return err
 	})
@@ -121,14 +121,14 @@ func (t *Table) ReadRowInto(ctx context.Context, dst *Row, row string, opts ...R
 	dst.Key = row
 	cells := dst.Cells[:0]
 	dst.Cells = cells
-	return t.readRow(ctx, row, opts, func(rd *reader, m *merge.Iter) (err error) {
+	return t.readRow(ctx, row, opts, func(rd *reader, m *points) (err error) {
 		dst.Cells, err = rd.rowInto(m, bytesOf(row), cells)
 		return err
 	})
 }
 
 // readRow calls found on a row, unless it is outside of what the options let through.
-func (t *Table) readRow(ctx context.Context, row string, opts []ReadOption, found func(*reader, *merge.Iter) error) (err error) {
+func (t *Table) readRow(ctx context.Context, row string, opts []ReadOption, found func(*reader, *points) error) (err error) {
 	if err := checkRow(row); err != nil {
 		return err
 	}
@@ -136,10 +136,14 @@ func (t *Table) readRow(ctx context.Context, row string, opts []ReadOption, foun
 	if err != nil {
 		return err
 	}
-	defer rd.end()
-	defer t.db.noted(&err)
+	// Few deferred calls and returns: of many the compiler makes a list to walk, which is a part of a read that counts.
+	defer rd.endNoted(&err)
 	defer mapped.Leave(mapped.Enter(), &err)
-	key := bytesOf(row)
+	err = rd.readRow(bytesOf(row), found)
+	return err
+}
+
+func (rd *reader) readRow(key []byte, found func(*reader, *points) error) (err error) {
 	if rd.filtered && (rd.prog.Empty() || !rd.prog.Rows.Contains(key)) || !rd.opts.reaches(key) {
 		rd.ended(nil)
 		return nil
@@ -150,7 +154,7 @@ func (t *Table) readRow(ctx context.Context, row string, opts []ReadOption, foun
 	}
 	defer closeInto(m, &err)
 	rd.db.stats.rowReads.Add(rd.slot, 1)
-	if err = found(rd, &m.Iter); err != nil {
+	if err = found(rd, m); err != nil {
 		return err
 	}
 	if !rd.page.full {
@@ -300,6 +304,12 @@ func (rd *reader) end() {
 	rd.recycle()
 }
 
+// endNoted is end for a read with that error.
+func (rd *reader) endNoted(err *error) {
+	rd.db.noted(err)
+	rd.end()
+}
+
 // readers keeps the scratch of reads that have ended.
 var readers = sync.Pool{New: func() any {
 	return &reader{buf: make([]cell.Cell, 0, 64), reading: reading{slot: stripe.Next()}}
@@ -332,7 +342,7 @@ func (rd *reader) iterOptions(scan bool) cell.IterOptions {
 }
 
 func (rd *reader) config() merge.Config {
-	c := merge.Config{Families: rd.table.families, AsOf: rd.asOf, Raw: rd.opts.raw}
+	c := merge.Config{Families: rd.table.families, AsOf: rd.asOf, Raw: rd.opts.raw, Pass: true}
 	if rd.page.cells > 0 {
 		c.First = 4
 	} else if rd.filtered {
@@ -406,7 +416,7 @@ func (rd *reader) row(m filter.Cells, row []byte) ([]Cell, error) {
 }
 
 // rowInto is row into cells that are there already.
-func (rd *reader) rowInto(m *merge.Iter, row []byte, cells []Cell) ([]Cell, error) {
+func (rd *reader) rowInto(m filter.Cells, row []byte, cells []Cell) ([]Cell, error) {
 	o := &rd.rowOut
 	scratch := o.out
 	o.begin(rd, row)

@@ -64,11 +64,7 @@ func (r *reading) point(row []byte, o cell.IterOptions, cfg merge.Config) (_ *po
 		}
 	}
 	p.src = src
-	p.Init(cfg, src)
-	if ends != nil {
-		p.Groups(ends)
-	}
-	p.Here(row)
+	p.show(row, cfg, ends)
 	return p, nil
 }
 
@@ -135,7 +131,7 @@ func (r *reading) pointFlat(src []cell.Iter, g *group, row []byte, o cell.IterOp
 	}
 	r.pts.among = c
 	for i := range c {
-		if src, err = r.candidate(src, &c[i], row, hash, o); err != nil {
+		if src, err = r.candidate(src, &c[i], row, hash, o, len(c) == 1); err != nil {
 			return src, err
 		}
 	}
@@ -146,7 +142,6 @@ func (r *reading) pointFlat(src []cell.Iter, g *group, row []byte, o cell.IterOp
 type candidate struct {
 	t   *sstable.Reader
 	run []*levels.File // if more than one
-	sum byte           // keeps Touch from being left out
 }
 
 func covers(rows []merge.Rows, row []byte) bool {
@@ -179,32 +174,45 @@ func (r *reading) candidates(dst []candidate, g *group, run []*levels.File, row 
 		if err != nil {
 			return dst, err
 		}
-		return append(dst, candidate{t: t, sum: t.TouchRow(hash)}), nil
+		t.PrefetchRow(hash)
+		return append(dst, candidate{t: t}), nil
 	}
 	return append(dst, candidate{run: run}), nil
 }
 
-// candidate appends c if it has row.
-func (r *reading) candidate(src []cell.Iter, c *candidate, row []byte, hash uint64, o cell.IterOptions) ([]cell.Iter, error) {
-	var it cell.Iter
-	if c.t != nil {
-		if !c.t.MayContainRow(hash) {
-			r.db.stats.filtered.Add(r.slot, 1)
-			return src, nil
+// absentMany is after how many reads of rows that are not there a filter is expected to say so again.
+const absentMany = 3
+
+// candidate appends c if it has row. If it is the only one, it is found out where the row would be while the filter's memory comes; not
+// of several, whose filters excuse most, and not where rows that are not there are asked for again and again.
+func (r *reading) candidate(src []cell.Iter, c *candidate, row []byte, hash uint64, o cell.IterOptions, only bool) ([]cell.Iter, error) {
+	if c.t == nil {
+		it := merge.NewRun(c.run, r.db.files.opener(o)).Restrict(o.Columns)
+		if it.SeekGE(row) && bytes.Equal(it.Row(), row) {
+			return append(src, it), nil
 		}
-		o.Point = true
-		it = r.pts.table(c.t, &o) // the pinned state lists the file, so it stays open
-	} else {
-		it = merge.NewRun(c.run, r.db.files.opener(o)).Restrict(o.Columns)
+		err := it.Err()
+		it.Close()
+		return src, err
 	}
-	if it.SeekGE(row) && bytes.Equal(it.Row(), row) {
+	var at sstable.Spot
+	if only && r.pts.absent < absentMany {
+		at = c.t.Locate(row)
+	}
+	if !c.t.MayContainRow(hash) {
+		r.pts.absent++
+		r.db.stats.filtered.Add(r.slot, 1)
+		return src, nil
+	}
+	r.pts.absent = 0
+	o.Point = true
+	it := r.pts.table(c.t, &o) // the pinned state lists the file, so it stays open
+	if it.SeekRow(row, hash, at) {
 		return append(src, it), nil
 	}
 	err := it.Err()
 	it.Close()
-	if c.t != nil {
-		r.pts.untake()
-	}
+	r.pts.untake()
 	return src, err
 }
 

@@ -47,7 +47,7 @@ var mutants = []mutant{
 	{"read-modify-write of a collected cell", "engine/newest.go", "found && !rule.Drops(0, c.TS, r.now), nil", "found && (!rule.Drops(0, c.TS, r.now) || true), nil"},
 	{"read-modify-write of the newest in memory", "engine/newest.go", "found && best.TS >= newestInFiles(", "found || best.TS >= newestInFiles("},
 	{"read-modify-write below the old timestamp", "engine/rmw.go", "x.ts = max(x.ts, c.TS)", "x.ts = max(x.ts, 0)"},
-	{"condition on collected cells", "engine/cond.go", "merge.Config{Families: t.families, AsOf: r.now}", "merge.Config{Families: t.families, AsOf: r.now, Raw: true}"},
+	{"condition on collected cells", "engine/cond.go", "merge.Config{Families: t.families, AsOf: r.now, Pass: true}", "merge.Config{Families: t.families, AsOf: r.now, Raw: true}"},
 	{"condition before the batch's own changes", "engine/evaluate.go", "r.again = r.again || wrote", "r.again = false"},
 	{"Add applied twice", "engine/internal/merge/fold.go", "sum = fold.Join(sum, older)", "sum = fold.Join(fold.Join(sum, older), older)"},
 	{"Add folds past a delete", "engine/internal/memtable/fold.go", "|| t.deletedSince(r, old)", ""},

@@ -54,6 +54,7 @@ type cursor struct {
 	keys  block.Keys
 	keysH held
 	guide *block.Guide // of the block, in a point read; may be nil
+	hash  uint64       // of the row sought, in a point read
 	valsH held
 	more  []heldChunk // chunks of the block that batches are reading; the first moreN of them
 	moreN int
@@ -234,8 +235,8 @@ func (c *cursor) soon() {
 	if c.ln.n != laneCells {
 		return
 	}
-	if c.guide = r.guides[c.number()].Load(); c.guide != nil {
-		c.guide.Prefetch()
+	if c.guide = r.guides.get(c.number()); c.guide != nil {
+		c.guide.Prefetch(c.hash, c.index.Rows(c.at.i))
 	}
 	if r.cached != nil {
 		slot, n := c.slot(0), c.index.FirstPart(c.at.i+1)-c.index.FirstPart(c.at.i)
@@ -247,12 +248,8 @@ func (c *cursor) soon() {
 
 // remember leaves a guide for the current block.
 func (c *cursor) remember() {
-	r := c.r
-	if c.guide != nil || c.ln.n != laneCells {
-		return
-	}
-	if g := block.NewGuide(&c.keys); g != nil && r.guides[c.number()].CompareAndSwap(nil, g) {
-		r.charge(int64(block.GuideBytes))
+	if c.guide == nil && c.ln.n == laneCells {
+		c.r.guides.leave(c.number(), &c.keys)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 type Iter struct {
 	// The state is pooled; this small handle is not, so that a second Close cannot reach an iterator that reuses the state.
 	*state
+	own *state // of an iterator that is borrowed again and again, instead of one from the pool
 }
 
 var _ cell.Iter = (*Iter)(nil)
@@ -48,7 +49,9 @@ type state struct {
 	tmp   []cell.Cell
 }
 
-var statePool = sync.Pool{New: func() any { return &state{slot: stripe.Next()} }}
+func newState() *state { return &state{slot: stripe.Next()} }
+
+var statePool = sync.Pool{New: func() any { return newState() }}
 
 // closedState stands in for the state of a closed iterator. Its error keeps every method from writing to it.
 var closedState = &state{err: fmt.Errorf("table iterator: %w", ErrClosed)}
@@ -66,14 +69,18 @@ func (r *Reader) Init(x *Iter, o cell.IterOptions) {
 		x.state = &state{err: fmt.Errorf("table %s: %w", r.name, ErrClosed)}
 		return
 	}
-	x.begin(r, o, false)
+	x.begin(statePool.Get().(*state), r, o, false)
 }
 
 // Borrow is Init for callers who keep r open until x is closed.
-func (r *Reader) Borrow(x *Iter, o cell.IterOptions) { x.begin(r, o, true) }
+func (r *Reader) Borrow(x *Iter, o cell.IterOptions) {
+	if x.own == nil {
+		x.own = newState()
+	}
+	x.begin(x.own, r, o, true)
+}
 
-func (x *Iter) begin(r *Reader, o cell.IterOptions, lent bool) {
-	it := statePool.Get().(*state)
+func (x *Iter) begin(it *state, r *Reader, o cell.IterOptions, lent bool) {
 	it.r, it.lent, it.o, it.err, it.valid, it.dir, it.many = r, lent, o, nil, false, 0, false
 	for i := range it.cur {
 		it.here[i] = false
@@ -109,7 +116,9 @@ func (x *Iter) Close() error {
 	if !it.lent {
 		err = r.release()
 	}
-	statePool.Put(it)
+	if it != x.own {
+		statePool.Put(it)
+	}
 	return err
 }
 

@@ -67,8 +67,7 @@ type Reader struct {
 	m    *mapped.Mapped
 	view []byte          // of the mapping; nil in other modes
 	seen []atomic.Uint32 // a bit per part: checked, and read into memory, since the last Age; mapped mode only
-	// guides of the blocks of cells that point reads have met, by number.
-	guides []atomic.Pointer[block.Guide]
+	guides guides
 
 	cache  *cache.Cache
 	cached *cache.File
@@ -150,7 +149,7 @@ func (r *Reader) open(o ReaderOptions) error {
 			return err
 		}
 	}
-	r.guides = make([]atomic.Pointer[block.Guide], r.lanes[laneCells].blocks)
+	r.guides.init(r.cache, r.lanes[laneCells].blocks)
 	if r.cache != nil {
 		r.cached = r.cache.NewFile(r.parts)
 	}
@@ -372,14 +371,14 @@ func (r *Reader) MayContainRow(hash uint64) bool {
 	return r.mayContain(&r.filters[0], r.toc.rowFilter, block.PartRowFilter, hash)
 }
 
-// TouchRow asks memory for what MayContainRow will look at. The result means nothing.
-func (r *Reader) TouchRow(hash uint64) byte {
+// PrefetchRow asks for the memory that MayContainRow will look at.
+func (r *Reader) PrefetchRow(hash uint64) {
 	l := &r.filters[0]
 	if r.toc.rowFilter.n == 0 {
-		return 0
+		return
 	}
 	l.once.Do(func() { r.loadFilter(l, r.toc.rowFilter, block.PartRowFilter) })
-	return l.f.Touch(hash)
+	l.f.Prefetch(hash)
 }
 
 // MayContainColumn is MayContainRow for the cells of one (row, column), by bloom.HashColumn. It says nothing about deletes.
@@ -414,19 +413,6 @@ func (r *Reader) loadFilter(l *lazyFilter, p place, part block.Part) {
 func (r *Reader) Age() {
 	for i := range r.seen {
 		r.seen[i].Store(0)
-	}
-}
-
-// dropGuides forgets the guides.
-func (r *Reader) dropGuides() {
-	n := 0
-	for i := range r.guides {
-		if r.guides[i].Swap(nil) != nil {
-			n++
-		}
-	}
-	if n > 0 {
-		r.charge(-int64(n * block.GuideBytes))
 	}
 }
 
@@ -499,7 +485,7 @@ func (r *Reader) unload() error {
 			r.charge(-n)
 		}
 	}
-	r.dropGuides()
+	r.guides.drop()
 	if r.m != nil {
 		m := r.m
 		r.m, r.view = nil, nil

@@ -108,29 +108,13 @@ func (c *cursor) seekGE(key []byte) bool {
 		return false
 	}
 	if c.zone.excuses(c.index, p.i) {
-		if !c.zone.point {
-			return c.enter(p)
-		}
-		if q, x, ok := c.step(p, 1); !ok || !x.Cut(q.i) {
-			c.leftOut++
-			return false
-		}
-		// The row may go on in blocks that are wanted.
+		return c.enter(p)
 	}
 	if !c.load(p) {
 		return false
 	}
-	var n int
-	if c.guide != nil {
-		n, _ = c.guide.SearchRow(&c.keys, key)
-	} else {
-		n, _ = c.keys.SearchRow(key)
-	}
-	if n < c.keys.Rows {
+	if n, _ := c.keys.SearchRow(key); n < c.keys.Rows {
 		return c.place(n)
-	}
-	if c.zone.point {
-		return false
 	}
 	p, _, ok = c.step(c.at, 1)
 	return ok && c.enter(p)

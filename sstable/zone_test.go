@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/rowandb/rowan/bloom"
 	"github.com/rowandb/rowan/cell"
 )
 
@@ -38,7 +39,7 @@ func TestZonesLeaveOutOnlyWhatIsUnwanted(t *testing.T) {
 					o.Columns = cell.Range{From: p, To: cell.PrefixEnd(p)}
 					o.Wanted = []cell.Range{o.Columns}
 				}
-				z := zoneMover{t: t, r: r, it: rd.NewIter(o), tab: tab, o: o}
+				z := zoneMover{t: t, r: r, rd: rd, it: rd.NewIter(o), tab: tab, o: o}
 				z.run(120)
 				must(t, z.it.Close())
 				o.Point = true
@@ -80,6 +81,7 @@ func timedTable(r *rand.Rand) (tab refTable) {
 }
 
 type zoneMover struct {
+	rd  *Reader
 	t   *testing.T
 	r   *rand.Rand
 	it  *Iter
@@ -151,7 +153,14 @@ func (z *zoneMover) points(steps int) {
 	for range steps {
 		at := z.r.IntN(len(z.tab))
 		key := z.tab[at].key
-		if ok := z.it.SeekGE(key); ok && bytes.Equal(z.it.Row(), key) {
+		var spot Spot
+		if z.r.IntN(2) == 0 {
+			spot = z.rd.Locate(key)
+		}
+		if z.it.SeekRow(key, bloom.HashRow(key), spot) {
+			if !bytes.Equal(z.it.Row(), key) {
+				z.t.Fatalf("row %q found for %q", z.it.Row(), key)
+			}
 			z.row(at)
 		} else if must(z.t, z.it.Err()); z.needs(at) {
 			z.t.Fatalf("row %q left out", key)

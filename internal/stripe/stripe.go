@@ -17,12 +17,17 @@ func Next() Slot { return Slot(given.Add(1) % count) }
 
 // Counter is a sum. What is taken away must be taken from the slot that it was added to; then a part that somebody holds is seen by
 // every Load that begins and ends meanwhile. Safe for concurrent use.
+//
+// The lines lie two apart, because processors fetch them in pairs, and apart from what is before and behind the counter.
 type Counter struct {
+	_     [apart - 8]byte
 	lines [count]struct {
 		n atomic.Int64
-		_ [56]byte
+		_ [apart - 8]byte
 	}
 }
+
+const apart = 128
 
 // Add changes the sum by n.
 func (c *Counter) Add(s Slot, n int64) { c.lines[s%count].n.Add(n) }

@@ -30,7 +30,7 @@ func TestSumOverSlots(t *testing.T) {
 
 func TestSlotsLieApart(t *testing.T) {
 	var c Counter
-	if d := uintptr(unsafe.Pointer(&c.lines[1])) - uintptr(unsafe.Pointer(&c.lines[0])); d < 64 {
+	if d := uintptr(unsafe.Pointer(&c.lines[1])) - uintptr(unsafe.Pointer(&c.lines[0])); d < apart || unsafe.Offsetof(c.lines) < apart-8 {
 		t.Errorf("%d bytes apart", d)
 	}
 	seen := map[Slot]bool{}

@@ -38,6 +38,10 @@ func (it *Iter) Cells(dst []cell.Cell) []cell.Cell {
 	return dst
 }
 
+// passMax is how many sequences of a cell are passed over one by one before the cursor seeks behind them: a cell that is written again
+// and again has thousands.
+const passMax = 8
+
 // nextCells is Cells on a row.
 func (s *iter) nextCells(dst []cell.Cell) []cell.Cell {
 	if s.walk != walkOn {
@@ -59,24 +63,36 @@ func (s *iter) nextCells(dst []cell.Cell) []cell.Cell {
 		}
 		s.seekCell(s.opts.Columns.From, math.MaxInt64)
 	}
-	for len(dst) < cap(dst) {
+	for passed := 0; len(dst) < cap(dst); {
 		ref := s.cells.ref()
 		if ref == 0 {
 			break
 		}
 		e := s.t.entry(ref)
 		if e.seq > s.seq {
+			if passed++; passed > passMax {
+				s.cells.seek(&key{b: e.col(), ts: e.ts, seq: s.seq})
+				passed = 0
+				continue
+			}
 			s.cells.next()
 			continue
 		}
 		if to := s.opts.Columns.To; to != nil && bytes.Compare(e.col(), to) >= 0 {
 			break
 		}
-		s.cells.next()
 		if p := s.prev; p != nil && p.ts == e.ts && bytes.Equal(p.col(), e.col()) {
-			continue // written again later
+			// Written again later.
+			if passed++; passed > passMax {
+				s.cells.seek(&key{b: e.col(), ts: e.ts})
+				passed = 0
+				continue
+			}
+			s.cells.next()
+			continue
 		}
-		s.prev = e
+		s.cells.next()
+		s.prev, passed = e, 0
 		if s.hideOn && s.hidden(e) {
 			continue
 		}

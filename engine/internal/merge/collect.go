@@ -8,16 +8,17 @@ import (
 
 // collector decides cell by cell what the rules keep. It sees the live cells of a row in order.
 type collector struct {
-	cfg    *Config
-	fam    *family // of the current column; nil with known set: a dead life
-	known  bool
-	prefix []byte    // of fam, or the dead column itself
-	col    []byte    // current column, own copy across calls
-	hint   cell.Cell // Dict and Code of the current column
-	rank   int
-	rest   bool // the rest of the column is dropped
-	byAge  bool // the rest of the column may only be dropped by age
-	asked  bool
+	cfg     *Config
+	fam     *family // of the current column; nil with known set: a dead life
+	known   bool
+	prefix  []byte    // of fam, or the dead column itself
+	col     []byte    // current column, own copy across calls
+	hint    cell.Cell // Dict and Code of the current column
+	rank    int
+	rest    bool // the rest of the column is dropped
+	byAge   bool // the rest of the column may only be dropped by age
+	dropped int  // of the rest so far
+	asked   bool
 
 	onlyFam   *family // of the last cell that was the only one of its row
 	collected uint64
@@ -27,7 +28,7 @@ type collector struct {
 func (g *collector) reset() {
 	g.known, g.hint, g.col = false, cell.Cell{}, g.col[:0]
 	g.prefix = nil
-	g.rank, g.rest = 0, false
+	g.rank, g.rest, g.dropped = 0, false, 0
 }
 
 // keep reports whether c stays. Cells must come in order.
@@ -61,6 +62,7 @@ func (g *collector) keep(row []byte, c *cell.Cell) bool {
 	}
 	if g.rest {
 		g.collected++
+		g.dropped++
 		return false
 	}
 	rank := g.rank
@@ -114,7 +116,9 @@ func (g *collector) keepsOnly(c *cell.Cell) bool {
 	return !f.rule.Drops(0, c.TS, asOf)
 }
 
-func (g *collector) newColumn() { g.rank, g.rest, g.byAge, g.asked = 0, false, false, false }
+func (g *collector) newColumn() {
+	g.rank, g.rest, g.byAge, g.asked, g.dropped = 0, false, false, false, 0
+}
 
 func (g *collector) same(c *cell.Cell) bool {
 	if c.Dict != 0 && c.Dict == g.hint.Dict {

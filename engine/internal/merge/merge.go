@@ -17,6 +17,9 @@ type Config struct {
 	Raw      bool  // rules off: show what is stored
 	// First is how many cells of a row to ask a source for at first, more later, for readers who want few; 0: no matter.
 	First int
+	// Pass says that nobody counts what the rules drop: then a seek passes over the rest of a column of which many versions were
+	// dropped already.
+	Pass bool
 	// MayRank reports whether versions of a column may be dropped by rank. Readers see every source and leave it nil; a
 	// merge of some sources asks the newer ones for holes.
 	MayRank func(row, col []byte) (bool, error)

@@ -2,6 +2,7 @@ package merge
 
 import (
 	"bytes"
+	"math"
 	"sort"
 
 	"github.com/rowandb/rowan/cell"
@@ -39,7 +40,11 @@ type Row struct {
 	shade bool // some source but the oldest has deletes
 	gc    collector
 	folds folder
+	over  []byte // scratch of passOver
 }
+
+// passAfter is how many versions of a column are dropped one by one before the rest of it is passed over. A seek costs about as much.
+const passAfter = 32
 
 // Start begins a row. The sources stand on it; the newest is first.
 func (r *Row) start(key []byte, src []*source) {
@@ -68,7 +73,7 @@ func (r *Row) start(key []byte, src []*source) {
 // forget drops everything but memory that can be used again.
 func (r *Row) forget() {
 	col := r.gc.col[:0]
-	*r = Row{gc: collector{col: col}, folds: folder{room: r.folds.room[:0]}}
+	*r = Row{gc: collector{col: col}, folds: folder{room: r.folds.room[:0]}, over: r.over[:0]}
 }
 
 // oldest reports whether source i is the oldest of its group.
@@ -97,6 +102,16 @@ func (r *Row) seek(col []byte, ts int64) {
 	r.reshade(col)
 }
 
+// passOver moves on to the next column, if the rest of the current one is dropped and it pays. None of the cells that the running call
+// of Cells has handed out may be left.
+func (r *Row) passOver() {
+	if !r.cfg.Pass || r.gc.dropped < passAfter || !r.gc.rest {
+		return
+	}
+	r.over = append(append(r.over[:0], r.gc.col...), 0) // the least column behind it
+	r.seek(r.over, math.MaxInt64)
+}
+
 // reshade places the delete cursors of all shading sources at col.
 func (r *Row) reshade(col []byte) {
 	if !r.shade {
@@ -120,7 +135,10 @@ func (r *Row) Cells(dst []cell.Cell) []cell.Cell {
 	for _, s := range r.src {
 		s.used = false
 	}
-	for len(dst) < cap(dst) && r.gc.err == nil && r.folds.err == nil {
+	for start := len(dst); len(dst) < cap(dst) && r.gc.err == nil && r.folds.err == nil; {
+		if len(dst) == start {
+			r.passOver()
+		}
 		win, next, same := -1, -1, false // the source with the least cell, the one after it, whether an older one has it too
 		for i, s := range r.src {
 			if s.pos == len(s.buf) {
@@ -258,6 +276,7 @@ func (r *Row) single(dst []cell.Cell) []cell.Cell {
 		return s.cells(dst)
 	}
 	for r.gc.err == nil {
+		r.passOver()
 		start := len(dst)
 		dst = s.cells(dst)
 		if len(dst) == start {
