@@ -184,9 +184,15 @@ func goodLabel(l string) bool {
 
 func appendQualifiers(dst []cell.Range, prefix []byte, in Ranges) []cell.Range {
 	for _, r := range in {
-		x := cell.Range{From: append(slices.Clone(prefix), r.From...), To: cell.PrefixEnd(prefix)}
+		both := make([]byte, 0, 2*len(prefix)+len(r.From)+len(r.To)) // one piece of memory: a filter is compiled for each read
+		both = append(append(both, prefix...), r.From...)
+		n := len(both)
+		x := cell.Range{From: both[:n:n]}
 		if r.To != nil {
-			x.To = append(slices.Clone(prefix), r.To...)
+			both = append(append(both, prefix...), r.To...)
+			x.To = both[n:]
+		} else {
+			x.To = cell.PrefixEnd(prefix)
 		}
 		dst = append(dst, x)
 	}
