@@ -92,7 +92,21 @@ func Hash(p []byte) uint64 {
 // rng is a small generator for the order of accesses: each caller has its own.
 type rng uint64
 
-func newRNG(seed uint64) *rng { r := rng(mix(seed)); return &r }
+func newRNG(seed uint64) *rng {
+	alone := &struct {
+		_ [apart]byte
+		r rng
+		_ [apart]byte
+	}{r: rng(mix(seed))}
+	return &alone.r
+}
+
+// apart keeps what several callers change out of each other's pairs of cache lines: else they slow each other down, and the fastest
+// engine the most.
+const apart = 128
+
+// scratch is memory of one caller's own.
+func scratch(n int) []byte { return make([]byte, n+2*apart)[apart : apart+n : apart+n] }
 
 func (r *rng) next() uint64 {
 	*r += 0x9e3779b97f4a7c15

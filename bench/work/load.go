@@ -27,7 +27,7 @@ func (d shape) pairBytes() int64 { return int64(KeyBytes + d.value) }
 // sum is that of the pairs from..to, each with its first value.
 func (d shape) sum(from, to, stride uint64) Sum {
 	var s Sum
-	key, value := make([]byte, KeyBytes), make([]byte, d.value)
+	key, value := scratch(KeyBytes), make([]byte, d.value)
 	for i := from; i < to; i += stride {
 		d.key(i, key)
 		Value(i, 0, value)
@@ -43,7 +43,7 @@ type block struct {
 
 func newBlock(n, value int) *block {
 	b := &block{make([][]byte, n), make([][]byte, n)}
-	keys, values := make([]byte, n*KeyBytes), make([]byte, n*value)
+	keys, values := scratch(n*KeyBytes), scratch(n*value)
 	for i := range n {
 		b.keys[i] = keys[i*KeyBytes : (i+1)*KeyBytes : (i+1)*KeyBytes]
 		b.values[i] = values[i*value : (i+1)*value : (i+1)*value]

@@ -50,7 +50,7 @@ func (w overwrite) run(r *Run) error {
 				last[i] = g
 			}
 		}
-		key, value := make([]byte, KeyBytes), make([]byte, w.value)
+		key, value := scratch(KeyBytes), scratch(w.value)
 		for i, g := range last {
 			Key(uint64(i), key)
 			Value(uint64(i), g, value)

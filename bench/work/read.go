@@ -31,7 +31,7 @@ func (w reads) run(r *Run) error {
 			callers: w.callers, limit: r.time(readTime),
 			start: func(c int) (step, error) {
 				session, err := l.open()
-				random, key := newRNG(uint64(c)), make([]byte, KeyBytes)
+				random, key := newRNG(uint64(c)), scratch(KeyBytes)
 				sum := &sums[c].Sum
 				add := func(v []byte) { sum.Add(key, v) }
 				return func() (int, error) {
@@ -55,7 +55,7 @@ func (w reads) run(r *Run) error {
 			return err
 		}
 		var got, want Sum
-		key, value := make([]byte, KeyBytes), make([]byte, w.value)
+		key, value := scratch(KeyBytes), scratch(w.value)
 		for c, n := range done {
 			random := newRNG(uint64(c))
 			for range n {
@@ -88,7 +88,7 @@ func (w reads) warm(r *Run, s store.Store) error {
 	if err != nil {
 		return err
 	}
-	random, key := newRNG(1<<32), make([]byte, KeyBytes)
+	random, key := newRNG(1<<32), scratch(KeyBytes)
 	var sum Sum
 	add := func(v []byte) { sum.Add(key, v) }
 	for range min(w.n/4, 300_000) {

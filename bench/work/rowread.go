@@ -24,7 +24,7 @@ func (w rowReads) run(r *Run) error {
 		done, err := r.measured(phase{callers: w.callers, limit: r.time(readTime), start: func(c int) (step, error) {
 			session, err := s.Session()
 			sessions = append(sessions, session)
-			random, row, sum := newRNG(uint64(c)), make([]byte, store.RowBytes), &sums[c].Sum
+			random, row, sum := newRNG(uint64(c)), scratch(store.RowBytes), &sums[c].Sum
 			add, addValue := sum.addCell, func(v []byte) { sum.Add(row, v) }
 			return func() (int, error) {
 				rowKey(random.below(w.n), row)

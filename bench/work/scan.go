@@ -24,7 +24,7 @@ func (w scans) run(r *Run) error {
 		if err != nil {
 			return err
 		}
-		random, key := newRNG(7), make([]byte, KeyBytes)
+		random, key := newRNG(7), scratch(KeyBytes)
 		var got Sum
 		add := got.Add
 		done, err := r.measured(phase{callers: 1, limit: r.time(readTime), start: func(int) (step, error) {
@@ -47,7 +47,7 @@ func (w scans) run(r *Run) error {
 func (w scans) want(n uint64) Sum {
 	order := sorted(w.n)
 	before := make([]uint64, w.n+1) // sums of the pairs before
-	key, value := make([]byte, KeyBytes), make([]byte, w.value)
+	key, value := scratch(KeyBytes), scratch(w.value)
 	for at, i := range order {
 		var s Sum
 		Key(i, key)

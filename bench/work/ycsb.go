@@ -62,7 +62,7 @@ func (w ycsb) verify(r *Run, s store.Store, callers []*ycsbCaller) error {
 	}
 	var got Sum
 	var bad error
-	value := make([]byte, w.value)
+	value := scratch(w.value)
 	err = session.Scan(nil, int(w.n)+1, false, func(k, v []byte) {
 		got.Add(k, v)
 		i, known := number(k), false
