@@ -10,13 +10,13 @@ import (
 // points is a point read: what shows one row, a merge or a single source, and what that is made of. It is used again and again, so that
 // point reads allocate nothing for iterators. One read at a time uses it, until Close.
 type points struct {
-	busy  bool
-	src   []cell.Iter
-	among []candidate
-	mems  [4]memtable.Iter
-	mem   int // the first of mems that is free
-	files [4]sstable.Iter
-	file  int
+	busy   bool
+	src    []cell.Iter
+	among  []candidate
+	mems   [4]memtable.Iter
+	mem    int // the first of mems that is free
+	files  [4]sstable.Iter
+	file   int
 	absent int  // reads in a row for which a filter said that the row is not there
 	alone  bool // lone shows the row, not several
 	lone   merge.Lone

@@ -55,6 +55,7 @@ type ReadOption interface{ apply(*readOptions) }
 
 type readOptions struct {
 	filter  Filter
+	option  *rowFilter // of filter
 	limit   int64
 	reverse bool
 	raw     bool
@@ -72,8 +73,9 @@ type readOption func(*readOptions)
 
 func (f readOption) apply(o *readOptions) { f(o) }
 
-// RowFilter passes only the cells that f passes. Of several the last counts; nil passes every cell.
-func RowFilter(f Filter) ReadOption { return readOption(func(o *readOptions) { o.filter = f }) }
+// RowFilter passes only the cells that f passes. Of several the last counts; nil passes every cell. An option that is used for several
+// reads of a table is compiled once.
+func RowFilter(f Filter) ReadOption { return &rowFilter{f: f} }
 
 // LimitRows ends the read after n rows that have a cell left. 0 means no limit.
 func LimitRows(n int64) ReadOption {
@@ -258,9 +260,9 @@ func (t *Table) begin(ctx context.Context, opts []ReadOption) (*reader, error) {
 		rd.end()
 		return nil, err
 	}
-	if f := rd.opts.filter; f != nil {
+	if rd.opts.filter != nil {
 		rd.filtered = true
-		if err := rd.prog.Compile(f.spec(), rd.table, filter.Options{Clipped: true}); err != nil {
+		if err := rd.opts.option.compile(&rd.prog, rd.table); err != nil {
 			rd.end()
 			return nil, err
 		}

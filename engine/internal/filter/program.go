@@ -108,6 +108,22 @@ func (p *Program) Compile(s *Spec, t Table, o Options) error {
 	return nil
 }
 
+// Copy makes p the program that from is, which has not been used and will not be: it may be copied by several goroutines at once.
+func (p *Program) Copy(from *Program) {
+	p.reset()
+	p.nodes = append(p.nodes, from.nodes...)
+	for i := range p.nodes {
+		if n := &p.nodes[i]; n.memo != nil {
+			n.memo = new(verdicts)
+		}
+	}
+	p.rowOnly = append(p.rowOnly, from.rowOnly...)
+	p.verdict = append(p.verdict, from.verdict...)
+	p.root, p.conds, p.single = from.root, from.conds, from.single
+	p.Cols, p.Rows, p.MinTS, p.MaxTS = from.Cols, from.Rows, from.MinTS, from.MaxTS
+	p.Values, p.Counts, p.Ranks = from.Values, from.Counts, from.Ranks
+}
+
 // Forget drops what the program points to but for its own memory.
 func (p *Program) Forget() { p.reset() }
 

@@ -43,7 +43,7 @@ const (
 	UnsyncedMax     = 16 << 20
 	quiet           = time.Second // without records, before the header-only block
 	bufferFirst     = 64 << 10
-	bufferMax       = direct.BufferSize
+	bufferMax       = 4 * direct.BufferSize // a write that is durable when it returns makes others wait: of many bytes a few long ones
 	spareMax        = 5 // free slots kept for reuse: what the flush of a usual memtable frees
 )
 
