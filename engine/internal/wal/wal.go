@@ -44,7 +44,7 @@ const (
 	quiet           = time.Second // without records, before the header-only block
 	bufferFirst     = 64 << 10
 	bufferMax       = 4 * direct.BufferSize // a write that is durable when it returns makes others wait: of many bytes a few long ones
-	spareMax        = 5 // free slots kept for reuse: what the flush of a usual memtable frees
+	spareMax        = 5                     // free slots kept for reuse: what the flush of a usual memtable frees
 )
 
 // Options of a log. FS, Dir and StoreID must be the same in every call for one store.
