@@ -44,15 +44,15 @@ const (
 type (
 	smallGuide struct {
 		Guide
-		table [guideSmall]uint16
+		_ [guideSmall]uint16
 	}
 	middleGuide struct {
 		Guide
-		table [guideMiddle]uint16
+		_ [guideMiddle]uint16
 	}
 	largeGuide struct {
 		Guide
-		table [guideLarge]uint16
+		_ [guideLarge]uint16
 	}
 )
 

@@ -166,6 +166,7 @@ type cellOutput struct {
 	err   error
 	spoil bool // overwrite what was lent, see invariants
 	spare []byte
+	lent  BorrowedCell // what is overwritten afterwards
 }
 
 func (o *cellOutput) begin(row []byte) { o.cell.Row, o.any = row, false }
@@ -225,7 +226,8 @@ func (o *cellOutput) lend(x *BorrowedCell) bool {
 	if !o.spoil {
 		return o.fn(x)
 	}
-	y, b := *x, o.spare[:0]
+	o.lent = *x
+	y, b := &o.lent, o.spare[:0]
 	for _, p := range []*[]byte{&y.Row, &y.Family, &y.Qualifier, &y.Value} {
 		b = append(b, *p...)
 	}
@@ -234,7 +236,7 @@ func (o *cellOutput) lend(x *BorrowedCell) bool {
 		n := len(*p)
 		*p, b = b[:n:n], b[n:]
 	}
-	more := o.fn(&y)
+	more := o.fn(y)
 	for i := range o.spare {
 		o.spare[i] = 0xdb
 	}

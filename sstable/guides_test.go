@@ -24,6 +24,7 @@ func TestPointReadsByGuides(t *testing.T) {
 		tab := randTable(r, s)
 		b, _ := write(t, tab, randOptions(r))
 		rd := open(t, r, b)
+		rd.f.(*byteFile).shared = true
 		var wg sync.WaitGroup
 		for g := range uint64(3) {
 			r := rand.New(rand.NewPCG(seed, g))

@@ -102,7 +102,7 @@ func (c *cursor) askValues(from, to int) {
 		_, end = c.keys.RowCells(to)
 	}
 	i, first, last := c.guide.Chunk(from)
-	if !c.r.cached.Has(c.slot(1+i)) {
+	if !c.r.cached.Has(c.slot(1 + i)) {
 		return // a read of the disk waits until it is sure
 	}
 	base, ok := c.chunk(&c.valsH, i, first, last)

@@ -64,9 +64,9 @@ type Reader struct {
 	lanes [lanes]lane
 	parts int // slots of all lanes
 
-	m    *mapped.Mapped
-	view []byte          // of the mapping; nil in other modes
-	seen []atomic.Uint32 // a bit per part: checked, and read into memory, since the last Age; mapped mode only
+	m      *mapped.Mapped
+	view   []byte          // of the mapping; nil in other modes
+	seen   []atomic.Uint32 // a bit per part: checked, and read into memory, since the last Age; mapped mode only
 	guides guides
 
 	cache  *cache.Cache

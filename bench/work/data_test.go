@@ -118,3 +118,21 @@ func BenchmarkSum(b *testing.B) {
 		s.Add(key, value)
 	}
 }
+
+// BenchmarkFloor is what a full scan of the kv data set costs at least: the look at every byte of pairs that lie in order, end to end,
+// in memory that no processor cache holds.
+func BenchmarkFloor(b *testing.B) {
+	const pair = KeyBytes + ValueBytes
+	data := make([]byte, kv.n*pair)
+	for i := range kv.n {
+		Key(i, data[i*pair:][:KeyBytes])
+		Value(i, 0, data[i*pair+KeyBytes:][:ValueBytes])
+	}
+	var s Sum
+	for b.Loop() {
+		for p := data; len(p) > 0; p = p[pair:] {
+			s.Add(p[:KeyBytes], p[KeyBytes:pair])
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(s.N), "ns/pair")
+}
