@@ -23,7 +23,7 @@ type Cache struct {
 	capacity int64
 	used     int64 // bytes of entries whose memory is not returned yet, plus charged
 	charged  int64
-	lent     int64 // part of charged, see Lend
+	lent     int64  // part of charged, see Lend
 	head     *entry // newest
 	tail     *entry // oldest
 	hand     *entry // next candidate; nil: start at the tail
