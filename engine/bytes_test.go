@@ -202,7 +202,7 @@ func storeFiles(t *testing.T, mem *vfs.Mem) map[string]string {
 	}
 	files := map[string]string{}
 	for _, e := range list {
-		if e.Name != lockName && e.Name != levels.ReserveName {
+		if e.Name != lockName && !levels.IsReserve(e.Name) {
 			files[e.Name] = string(fileBytes(t, mem, path.Join("/store", e.Name)))
 		}
 	}
@@ -282,7 +282,7 @@ func (b *byteStore) files() []vfs.Info {
 	b.must(err)
 	var out []vfs.Info
 	for _, e := range list {
-		if e.Name != lockName && e.Name != levels.ReserveName {
+		if e.Name != lockName && !levels.IsReserve(e.Name) {
 			out = append(out, e)
 		}
 	}

@@ -307,6 +307,37 @@ func TestVolumeFillsWithoutAFloor(t *testing.T) {
 	}
 }
 
+// Not one byte is free when a store without a floor is closed: it opens for writing all the same, again and again, with the room that
+// the opening before has kept for it, takes deletes, and goes on when there is room.
+func TestOpensWithNothingFree(t *testing.T) {
+	d := newSmallDisk(t, 6<<20, -1, nil)
+	for i := range 100 {
+		d.must(d.put(fmt.Sprintf("%06d", i)))
+	}
+	for i := range 8 {
+		if err := d.Flush(ctx); err != nil && !errors.Is(err, ErrDiskFull) {
+			t.Fatal(err)
+		}
+		d.must(d.Close())
+		d.mem.SetCapacity(d.mem.Used())
+		d.open()
+		d.tb = d.Table("t")
+		d.check()
+		if err := d.put("r"); err != nil && !errors.Is(err, ErrDiskFull) {
+			t.Fatal(err)
+		}
+		row := fmt.Sprintf("%06d", i)
+		d.must(d.tb.Apply(ctx, row, mut(func(m *Mutation) { m.DeleteRow() })))
+		delete(d.want, row)
+		d.check()
+	}
+	d.mem.SetCapacity(6 << 20)
+	d.reopen()
+	d.tb = d.Table("t")
+	d.must(d.put("later"))
+	d.check()
+}
+
 // What is refused and what is not while the disk is full.
 func TestDeletesAndDropsAreAcceptedOnAFullDisk(t *testing.T) {
 	d := newSmallDisk(t, 4<<20, 512<<10, nil)

@@ -223,7 +223,7 @@ func (db *DB) mayCreate() error {
 func ours(name string) bool {
 	_, table := levels.ParseTableName(name)
 	_, slot := record.ParseSlotName(name)
-	return table || slot || name == levels.ReserveName
+	return table || slot || levels.IsReserve(name)
 }
 
 // checkFiles sets aside the files of the version that are not there, or not with their size.
@@ -443,6 +443,7 @@ func (db *DB) startWriting(v *levels.Version, manifestNum uint64, rec wal.Recove
 		return diskFull(err)
 	}
 	o := db.logOptions(v)
+	o.Tight = db.space.tight()
 	if db.log, err = wal.Open(o, rec); err != nil {
 		return diskFull(err)
 	}

@@ -18,6 +18,7 @@ import (
 const (
 	defaultFloor = 16 << 20
 	reserveMax   = 8 << 20
+	openReserve  = 1 << 20
 	spaceFirst   = 100 * time.Millisecond // between looks while space is short, doubling up to
 	spaceMax     = 5 * time.Second
 )
@@ -36,8 +37,9 @@ type space struct {
 	cause    error      // why it is low
 	starved  error      // a piece of work failed for want of space, and none has succeeded since
 	since    time.Time
-	told     bool // that there is no room for it
+	told     bool // that there is no room for one of the reserves
 	held     bool // the reserve is there
+	opening  bool // the reserve for the next opening is there
 	stuck    bool // its removal failed, which was told
 	neededAt time.Time
 	needed   int64 // bytes that the smallest compaction that waits for space takes; 0 if none waits
@@ -54,23 +56,52 @@ func (s *space) init(db *DB) {
 	}
 }
 
-func (s *space) path() string { return path.Join(s.db.dir, levels.ReserveName) }
+func (s *space) path(name string) string { return path.Join(s.db.dir, name) }
 
-// open gives up the reserve of an earlier life, so that a store on a full disk has room to open.
+// open gives up the reserves of an earlier life, so that a store on a full disk has room to open.
 func (s *space) open() error {
-	if err := s.db.fs.Remove(s.path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the reserve: %w", err)
+	for _, name := range []string{levels.ReserveName, levels.OpenReserveName} {
+		if err := s.db.fs.Remove(s.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the reserve: %w", err)
+		}
 	}
 	return nil
 }
 
-// begin makes the reserve and looks for the first time.
+// begin makes the reserves and looks for the first time. That for the next opening comes first, whatever is free: it is room that
+// this opening found.
 func (s *space) begin() error {
+	if err := s.holdForOpening(); err != nil {
+		return err
+	}
 	s.look()
 	if s.low.Load() {
 		return nil
 	}
 	return s.hold()
+}
+
+// tight reports whether an opening should leave what is free to the reserve for the next one.
+func (s *space) tight() bool {
+	free, ok := s.free()
+	return ok && free < max(s.floor, 0)+2*openReserve
+}
+
+// holdForOpening makes the reserve that only the next opening gives up, where no floor leaves room for one. It is for two copies of a
+// manifest that has grown by then, with what they reserve, and for the log slots of some openings with nothing freed between them.
+// If there is no room for all of it a part is better than nothing.
+func (s *space) holdForOpening() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.floor >= 0 || s.opening || s.stopped {
+		return nil
+	}
+	size := openReserve + 4*s.db.manifest.Size()
+	var err error
+	for least := size / 4; size >= least && !s.opening && err == nil; size -= least / 2 {
+		s.opening, err = s.holdFile(levels.OpenReserveName, size)
+	}
+	return err
 }
 
 // hold makes the reserve, if there is room for it beside the floor.
@@ -83,30 +114,34 @@ func (s *space) hold() error {
 	if free, ok := s.free(); ok && free < s.floor+s.floor/4+s.reserve {
 		return nil
 	}
-	f, err := s.db.fs.Open(s.path(), vfs.How{Create: true})
+	var err error
+	s.held, err = s.holdFile(levels.ReserveName, s.reserve)
+	return err
+}
+
+// holdFile makes a file that holds so many bytes, and reports whether there was room for it. Holds mu.
+func (s *space) holdFile(name string, bytes int64) (held bool, err error) {
+	f, err := s.db.fs.Open(s.path(name), vfs.How{Create: true})
 	if err != nil {
-		return fmt.Errorf("make the reserve: %w", err)
+		return false, fmt.Errorf("make the reserve: %w", err)
 	}
-	err = f.Preallocate(s.reserve)
-	if err == nil {
-		err = f.Truncate(s.reserve)
+	if err = f.Preallocate(bytes); err == nil {
+		held, err = true, f.Truncate(bytes)
 	} else if !vfs.NoSpace(err) {
-		s.db.logger.Info("no reserve: the file system cannot reserve room", "cause", err)
+		s.db.logger.Info("no reserve: the file system cannot reserve room", "file", name, "cause", err)
 		s.reserve, err = 0, nil
 	}
-	err = errors.Join(err, f.Close())
-	if err != nil || s.reserve == 0 {
-		err = errors.Join(err, s.db.fs.Remove(s.path()))
+	if err = errors.Join(err, f.Close()); err != nil || !held {
+		held, err = false, errors.Join(err, s.db.fs.Remove(s.path(name)))
 	}
 	if vfs.NoSpace(err) {
 		if !s.told {
 			s.told = true
-			s.db.logger.Warn("no reserve for a full disk could be made yet", "bytes", s.reserve, "cause", err)
+			s.db.logger.Warn("no reserve for a full disk could be made yet", "file", name, "bytes", bytes, "cause", err)
 		}
-		return nil // tried again when there is room
+		return false, nil // tried again when there is room
 	}
-	s.held = err == nil && s.reserve > 0
-	return err
+	return held, err
 }
 
 // giveUp gives the reserve up and reports whether there was one. Holds mu.
@@ -114,7 +149,7 @@ func (s *space) giveUp() bool {
 	if !s.held {
 		return false
 	}
-	if err := s.db.fs.Remove(s.path()); err != nil {
+	if err := s.db.fs.Remove(s.path(levels.ReserveName)); err != nil {
 		if !s.stuck { // it is tried again whenever room is needed
 			s.stuck = true
 			s.db.logger.Warn("cannot remove the reserve", "cause", err)
@@ -233,7 +268,7 @@ func (s *space) recovered() {
 	if s.low.Load() {
 		return
 	}
-	if err := s.hold(); err != nil {
+	if err := errors.Join(s.holdForOpening(), s.hold()); err != nil {
 		s.db.health.background(err)
 	}
 }

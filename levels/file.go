@@ -40,8 +40,15 @@ func (f *File) Slot() *atomic.Value { return &f.slot }
 // HasDeletes reports whether the file says anything about older files.
 func (f *File) HasDeletes() bool { return f.Ranges+f.Deletes > 0 }
 
-// ReserveName is the base name of the file that only holds room for when the disk is full. Its bytes mean nothing.
-const ReserveName = "reserve"
+// Base names of the files that only hold room for when the disk is full: one is given up to go on, the other to open. Their bytes
+// mean nothing.
+const (
+	ReserveName     = "reserve"
+	OpenReserveName = "reserve-open"
+)
+
+// IsReserve reports whether a base name is that of a file that only holds room.
+func IsReserve(name string) bool { return name == ReserveName || name == OpenReserveName }
 
 // TableName is the base name of a table file.
 func TableName(num Num) string { return fmt.Sprintf("%08d.sst", num) }

@@ -176,6 +176,9 @@ func (m *Manifest) Full() bool { return m.off >= m.RollAt }
 // Num is the manifest's number.
 func (m *Manifest) Num() uint64 { return m.num }
 
+// Size is the number of bytes in each of its copies.
+func (m *Manifest) Size() int64 { return m.off }
+
 // Close closes the files.
 func (m *Manifest) Close() error {
 	var errs []error

@@ -52,7 +52,7 @@ func open(fsys vfs.FS, dir string, l levels.Loaded) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]bool{"lock": true, "lost+found": true, levels.ReserveName: true}
+	known := map[string]bool{"lock": true, "lost+found": true, levels.ReserveName: true, levels.OpenReserveName: true}
 	for _, name := range levels.ManifestCopies(s.Num) {
 		known[name] = true
 	}

@@ -60,6 +60,8 @@ type Options struct {
 	NoDirect  bool // never try direct I/O
 	// KeepFree is how many bytes stay free in the file system when slots are prepared ahead of need; Prepare has its own figure.
 	KeepFree int64
+	// Tight is how short space is when the log is opened, see Log.Tight.
+	Tight bool
 	// OnNoSpace is called, without locks held, when a slot could not be prepared for want of space. May be nil.
 	OnNoSpace func(error)
 	// OnSlot is called likewise when a slot was made. May be nil.
@@ -193,6 +195,7 @@ func Open(o Options, after Recovered) (*Log, error) {
 		size: min(slotSizeFirst, o.SlotSize), kick: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
 	l.wantDirect.Store(!o.NoDirect)
+	l.tight.Store(o.Tight)
 	l.durable.Store(after.through())
 	if err := l.prepareDir(); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
