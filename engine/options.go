@@ -39,7 +39,7 @@ type Options struct {
 	TableFileBytes int64
 	// LevelBytes is the target size of the first level below L0. Default 256 MiB.
 	LevelBytes int64
-	// L0Files is the number of overlapping flushes that starts a compaction. Default 4. Writers are slowed from twice this
+	// L0Files is the number of overlapping flushes that starts a compaction. Default 6. Writers are slowed from twice this
 	// on and wait at five times this.
 	L0Files int
 	// Compactions is how many compactions run at once. Default 2.
@@ -186,7 +186,7 @@ const (
 	defaultCache      = 256 << 20
 	defaultTableFile  = 64 << 20
 	defaultLevel      = 256 << 20
-	defaultL0         = 4
+	defaultL0         = 6
 	defaultJobs       = 2
 	defaultRowBytes   = 256 << 20
 	memtableMin       = 16 << 10
