@@ -95,7 +95,7 @@ func die(t *testing.T, m planted.Bug) {
 	}
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer stop()
-	out, err := exec.CommandContext(ctx, bin, "-test.run", "^(TestOracle|TestKnownLists)$", "-ops", "67500", "-shrink=false", "-test.failfast").CombinedOutput()
+	out, err := exec.CommandContext(ctx, bin, "-test.run", "^(TestOracle|TestKnownLists)$", "-ops", "67500", "-shrink=false", "-test.failfast", "-test.cpu=1").CombinedOutput()
 	switch {
 	case err == nil:
 		t.Errorf("the mutant lives:\n%s", out)

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -79,19 +81,11 @@ func TestOracle(t *testing.T) {
 		first, seeds = *seedFlag, 1
 	}
 	began := time.Now()
-	total, bySet := &Counts{}, make([]Counts, len(Sets))
-	for seed := first; seed < first+uint64(seeds); seed++ {
-		ops := Generate(seed, listLen, shapes[seed%uint64(len(shapes))])
-		for i := range Sets {
-			s := &Sets[i]
-			if !strings.Contains(s.Name, *setFlag) {
-				continue
-			}
-			if err := Run(s, ops, &bySet[i]); err != nil {
-				report(t, s, seed, ops, err)
-				return
-			}
-		}
+	total := &Counts{}
+	bySet, failed := runAll(first, first+uint64(seeds))
+	if failed != nil {
+		report(t, &Sets[failed.set], failed.seed, Generate(failed.seed, listLen, shapes[failed.seed%uint64(len(shapes))]), failed.err)
+		return
 	}
 	n := 0
 	for i := range Sets {
@@ -122,6 +116,54 @@ func TestOracle(t *testing.T) {
 			t.Errorf("only %d of %q, want %d", total.Get(k), k, want)
 		}
 	}
+}
+
+// failure is the first list, in the order of seeds and then sets, that failed.
+type failure struct {
+	seed uint64
+	set  int
+	err  error
+}
+
+// runAll runs the lists of the seeds [first, end) on all sets, one for each processor at once. After a failure no more are begun.
+func runAll(first, end uint64) (bySet []Counts, failed *failure) {
+	bySet = make([]Counts, len(Sets))
+	var mu sync.Mutex // guards bySet, failed and next
+	next := 0         // counts lists and sets
+	var ops []Op      // of the seed of next
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for {
+				mu.Lock()
+				at := next
+				next++
+				seed := first + uint64(at/len(Sets))
+				if failed != nil || seed >= end {
+					mu.Unlock()
+					return
+				}
+				if at%len(Sets) == 0 {
+					ops = Generate(seed, listLen, shapes[seed%uint64(len(shapes))])
+				}
+				list, i := ops, at%len(Sets)
+				mu.Unlock()
+				if !strings.Contains(Sets[i].Name, *setFlag) {
+					continue
+				}
+				var n Counts
+				err := Run(&Sets[i], list, &n)
+				mu.Lock()
+				bySet[i].Add(&n)
+				if err != nil && (failed == nil || seed < failed.seed || seed == failed.seed && i < failed.set) {
+					failed = &failure{seed, i, err}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return bySet, failed
 }
 
 // report shrinks a failing list and prints it.

@@ -48,7 +48,7 @@ func (b Bug) Build(root, pkg, dir string) (string, error) {
 		}
 	}
 	bin := filepath.Join(dir, "bug.test")
-	cmd := exec.Command("go", "test", "-c", "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", bin, ".")
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"), "-o", bin, ".")
 	cmd.Dir = filepath.Join(root, pkg)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("it does not build: %w\n%s", err, out)
