@@ -350,8 +350,8 @@ func (db *DB) flushAll(ctx context.Context, only *rtable) error {
 }
 
 // Compact merges all files of the table that overlap rows, after a flush, into one level: every delete and every cell that
-// rules no longer keep is gone from disk when it returns, older snapshots aside. It needs as much free space as the files
-// have. Background compaction does the same by and by; nobody needs to call this.
+// rules no longer keep is gone from disk when it returns, older snapshots aside. Files of which that is true already stay as they
+// are. It needs as much free space as what it merges. Background compaction does the same by and by; nobody needs to call this.
 func (t *Table) Compact(ctx context.Context, rows RowRange) error {
 	db := t.db
 	if err := db.enter(); err != nil {
@@ -408,6 +408,7 @@ func (db *DB) compactRange(ctx context.Context, tree uint64, s span) error {
 	ended := make(chan error, 1)
 	started := false
 	j := &db.jobs
+	done := db.doneFiles(tree, bounds)
 	j.mu.Lock()
 	j.manual++
 	j.mu.Unlock()
@@ -443,7 +444,7 @@ func (db *DB) compactRange(ctx context.Context, tree uint64, s span) error {
 		if t == nil {
 			return true, nil // dropped
 		}
-		plan, ok := levels.PlanRange(t, &j.busy, bounds, st.standing(tree))
+		plan, ok := levels.PlanRange(t, &j.busy, bounds, st.standing(tree), func(f *levels.File) bool { return done[f.Num] })
 		switch {
 		case ok && len(plan.Inputs) == 0:
 			return true, nil

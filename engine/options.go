@@ -51,7 +51,7 @@ type Options struct {
 	// FreeFloor is how many bytes stay free in the file system: with less, batches that add data are refused with ErrDiskFull
 	// until there is a quarter more than that, while deletes and drops go on below it, and so do the flushes and compactions
 	// that free space. Default 16 MiB; negative: none, and only failures for want of space refuse batches. Up to half of it,
-	// at most 8 MiB, is held by a file named reserve and given up when the disk is full; without a floor one of about 1 MiB, named
+	// at most 8 MiB, is held by a file named reserve and given up when the disk is full; without a floor one of about half a MiB, named
 	// reserve-open, is given up by the next opening alone. Too small a floor leaves no room to
 	// compact, so that a full store needs others to free space; one above what the volume has left refuses every batch.
 	FreeFloor int64

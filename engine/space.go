@@ -18,7 +18,7 @@ import (
 const (
 	defaultFloor = 16 << 20
 	reserveMax   = 8 << 20
-	openReserve  = 1 << 20
+	openReserve  = 384 << 10
 	spaceFirst   = 100 * time.Millisecond // between looks while space is short, doubling up to
 	spaceMax     = 5 * time.Second
 )
@@ -126,7 +126,7 @@ func (s *space) holdFile(name string, bytes int64) (held bool, err error) {
 		return false, fmt.Errorf("make the reserve: %w", err)
 	}
 	if err = f.Preallocate(bytes); err == nil {
-		held, err = true, f.Truncate(bytes)
+		held = true // its size stays 0: nobody reads or copies it
 	} else if !vfs.NoSpace(err) {
 		s.db.logger.Info("no reserve: the file system cannot reserve room", "file", name, "cause", err)
 		s.reserve, err = 0, nil

@@ -359,13 +359,20 @@ func Debt(t *Tree, o PickOptions) int64 {
 }
 
 // PlanRange plans to merge every file that overlaps bounds, nil for all, into the deepest level in use. Files go along that
-// must for the sake of order, and all that is behind the same changes of rules. ok is false when a running job or a file set
-// aside is in the way; a plan without inputs means that there is nothing to merge.
-func PlanRange(t *Tree, b *Busy, bounds *cell.Bounds, changes Standing) (Plan, bool) {
+// must for the sake of order, and all that is behind the same changes of rules. A file of the deepest level that no other file
+// overlaps, and of which done is true, is left alone unless it lies between such that are merged. ok is false when a running job
+// or a file set aside is in the way; a plan without inputs means that there is nothing to merge.
+func PlanRange(t *Tree, b *Busy, bounds *cell.Bounds, changes Standing, done func(*File) bool) (Plan, bool) {
+	deepest := t.deepest()
+	alone := func(f *File) bool {
+		return changes.behind(f) == 0 && done(f) && !slices.ContainsFunc(t.Files[:deepest], func(files []*File) bool {
+			return slices.ContainsFunc(files, func(g *File) bool { return g.Bounds.Overlaps(f.Bounds) })
+		})
+	}
 	var in []Input
 	for l, files := range t.Files {
 		for _, f := range files {
-			if bounds == nil || f.Bounds.Overlaps(*bounds) {
+			if (bounds == nil || f.Bounds.Overlaps(*bounds)) && (l < deepest || !alone(f)) {
 				in = append(in, Input{l, f})
 			}
 		}
@@ -373,15 +380,19 @@ func PlanRange(t *Tree, b *Busy, bounds *cell.Bounds, changes Standing) (Plan, b
 	return planAll(t, b, in, changes, "manual")
 }
 
-// planAll plans to merge files, with those that must go along, into the deepest level in use.
-func planAll(t *Tree, b *Busy, seed []Input, changes Standing, why string) (Plan, bool) {
-	p := Plan{Tree: t.ID, Why: why, Output: Depth - 1, Inputs: seed}
+// deepest is the deepest level in use, the last one if none but L0 is.
+func (t *Tree) deepest() int {
 	for l := Depth - 1; l > 0; l-- {
 		if len(t.Files[l]) > 0 {
-			p.Output = l
-			break
+			return l
 		}
 	}
+	return Depth - 1
+}
+
+// planAll plans to merge files, with those that must go along, into the deepest level in use.
+func planAll(t *Tree, b *Busy, seed []Input, changes Standing, why string) (Plan, bool) {
+	p := Plan{Tree: t.ID, Why: why, Output: t.deepest(), Inputs: seed}
 	if len(seed) == 0 {
 		return p, true
 	}

@@ -188,7 +188,7 @@ func TestPicksKeepNewerDataInFront(t *testing.T) {
 				if s.rng.IntN(4) == 0 {
 					b = nil
 				}
-				if p, ok := PlanRange(s.tree(), &s.busy, b, s.o.Changes); ok {
+				if p, ok := PlanRange(s.tree(), &s.busy, b, s.o.Changes, func(f *File) bool { return f.Num%2 == 0 && !f.HasDeletes() }); ok {
 					manual++
 					s.start(p)
 				}

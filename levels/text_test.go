@@ -14,7 +14,8 @@ import (
 
 // TestPicker runs testdata/*.txt. A case is
 //
-//	pick l0=2 level=100 factor=10         or: plan FROM..TO  (PlanRange; "all" for everything)
+//	pick l0=2 level=100 factor=10         or: plan FROM..TO  (PlanRange; "all" for everything; "done"
+//	                                      after it: files without deletes are as a merge would leave them)
 //	L0 1:a..f=10 2:c..k=10                files of a level as number:from..to=size; L0 oldest first, numbers are ages
 //	L1 7:a..b=50+d                        +d: has deletes
 //	rule 2 seq=50                         change 2 is one of a rule, made at sequence 50; file n has sequences 10n to 10n+9
@@ -93,7 +94,7 @@ func (p *pickCase) run(lines []string) string {
 		if lo, hi, ok := strings.Cut(head[1], ".."); ok {
 			b = &cell.Bounds{LoRow: []byte(lo), HiRow: []byte(hi)}
 		}
-		plan, ok := PlanRange(&p.tree, &p.busy, b, p.o.Changes)
+		plan, ok := PlanRange(&p.tree, &p.busy, b, p.o.Changes, func(f *File) bool { return len(head) > 2 && !f.HasDeletes() })
 		switch {
 		case !ok:
 			return "in the way"

@@ -33,12 +33,13 @@ var shapes = []shape{
 	{"kv/inputs=2", 2, 400_000, 1, 100},
 	{"kv/inputs=4", 4, 400_000, 1, 100},
 	{"wide/inputs=4", 4, 50_000, 20, 50},
+	{"wide-100/inputs=4", 4, 25_000, 20, 100},
 }
 
 var benchTable = &levels.Table{ID: 1, Name: "t", HighestLife: 2, Groups: []levels.Group{{Tree: 1}}, Families: []levels.Family{{Name: "f", Life: 1}, {Name: "g", Life: 2}}}
 
 // build writes the inputs: each row is in one of them, at random.
-func (s shape) build(b *testing.B, fs vfs.FS, codec block.Codec) (readers []*sstable.Reader, logical int64, cells int) {
+func (s shape) build(b testing.TB, fs vfs.FS, codec block.Codec) (readers []*sstable.Reader, logical int64, cells int) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	writers := make([]*sstable.Writer, s.inputs)
 	sinks := make([]*direct.Writer, s.inputs)
