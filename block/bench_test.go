@@ -178,6 +178,27 @@ func BenchmarkIterate(b *testing.B) {
 	}
 }
 
+// BenchmarkFloor is what BenchmarkIterate cannot go below: cells are filled and summed as there, but nothing is read from a block, all
+// have one column and one timestamp, and their values lie one behind the other.
+func BenchmarkFloor(b *testing.B) {
+	out := make([]cell.Cell, 260)
+	col, vals := []byte("fam\x00\x01col00"), make([]byte, 50*len(out))
+	sum := int64(0)
+	for b.Loop() {
+		v := vals
+		for i := range out {
+			c := &out[i]
+			c.Col, c.Value = col, v[:50]
+			v = v[50:]
+			c.TS, c.Dict, c.Code, c.Kind = 5, 1, 0, cell.KindSet
+		}
+		for i := range out {
+			sum += out[i].TS
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(out)), "ns/cell")
+}
+
 func BenchmarkParse(b *testing.B) {
 	rows := benchRows(false, 400)
 	var x Builder
