@@ -408,7 +408,7 @@ func (db *DB) compactRange(ctx context.Context, tree uint64, s span) error {
 	ended := make(chan error, 1)
 	started := false
 	j := &db.jobs
-	done := db.doneFiles(tree, bounds)
+	known := db.propertiesIn(tree, bounds)
 	j.mu.Lock()
 	j.manual++
 	j.mu.Unlock()
@@ -444,7 +444,7 @@ func (db *DB) compactRange(ctx context.Context, tree uint64, s span) error {
 		if t == nil {
 			return true, nil // dropped
 		}
-		plan, ok := levels.PlanRange(t, &j.busy, bounds, st.standing(tree), func(f *levels.File) bool { return done[f.Num] })
+		plan, ok := levels.PlanRange(t, &j.busy, bounds, st.standing(tree), db.done(st.tableOf(tree), known))
 		switch {
 		case ok && len(plan.Inputs) == 0:
 			return true, nil

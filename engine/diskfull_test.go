@@ -338,6 +338,47 @@ func TestOpensWithNothingFree(t *testing.T) {
 	d.check()
 }
 
+// The reserve for the next opening is made again by whoever finds that there is room, while others write the manifest.
+func TestReserveForOpeningsIsMadeUnderLoad(t *testing.T) {
+	d := newSmallDisk(t, 6<<20, -1, func(o *Options) { o.Background, o.Clock = nil, nil })
+	for i := range 50 {
+		d.must(d.put(fmt.Sprintf("%06d", i)))
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := range 200 {
+			if err := d.tb.ModifyFamilies(ctx, SetGCRule("f", gc.MaxVersionsPolicy(1000-i))); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Go(func() {
+		for range 2000 {
+			d.space.mu.Lock()
+			d.space.opening = false // as if there had been no room
+			d.space.mu.Unlock()
+			d.space.recovered()
+		}
+	})
+	wg.Wait()
+}
+
+// A file system that cannot reserve room is asked once, and told of once.
+func TestNoReserveWhereNoneCanBeMade(t *testing.T) {
+	var log logLines
+	s, faulty := faultyStore(t)
+	s.must(s.Close())
+	faulty.SetRules(faultfs.FailIf(faultfs.Preallocate, "reserve", syscall.EOPNOTSUPP))
+	s.opts.FreeFloor, s.opts.Logger = -1, slog.New(slog.NewTextHandler(&log, nil))
+	s.open()
+	if n := log.count("cannot reserve room"); n != 1 {
+		t.Errorf("told %d times", n)
+	}
+	if _, err := s.fs.Stat("/store/reserve-open"); err == nil {
+		t.Error("an empty reserve is left")
+	}
+}
+
 // What is refused and what is not while the disk is full.
 func TestDeletesAndDropsAreAcceptedOnAFullDisk(t *testing.T) {
 	d := newSmallDisk(t, 4<<20, 512<<10, nil)

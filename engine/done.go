@@ -9,22 +9,20 @@ import (
 	"github.com/rowandb/rowan/sstable"
 )
 
-// doneFiles returns the files of a tree that overlap bounds, nil for all, and from which a merge of the file alone would take
-// nothing: it has no deletes, and of each family at most as many and as young versions as the rules keep now. A file that is set aside
-// or cannot be read is none of them, so that its merge will tell.
-func (db *DB) doneFiles(tree uint64, bounds *cell.Bounds) map[levels.Num]bool {
+// propertiesIn are those of the files of a tree that overlap bounds, nil for all, and that may be done. They are read before anything is
+// planned, since files that are planned with may not be waited for.
+func (db *DB) propertiesIn(tree uint64, bounds *cell.Bounds) map[levels.Num]*sstable.Properties {
 	st := db.states.pin()
 	defer st.unref()
-	done := map[levels.Num]bool{}
-	table, t := st.tableOf(tree), st.version.Trees[tree]
-	if table == nil || t == nil {
-		return done
+	known := map[levels.Num]*sstable.Properties{}
+	t := st.version.Trees[tree]
+	if t == nil {
+		return known
 	}
-	asOf := db.clock.now()
 	for _, files := range t.Files {
 		for _, f := range files {
 			cut := len(f.Bounds.LoCol) > 0 || f.Bounds.HiCol != nil
-			if cut || f.HasDeletes() || db.aside.of(f.Num) != nil || bounds != nil && !f.Bounds.Overlaps(*bounds) {
+			if cut || f.HasDeletes() || bounds != nil && !f.Bounds.Overlaps(*bounds) || db.aside.of(f.Num) != nil {
 				continue
 			}
 			p, err := db.properties(f)
@@ -32,10 +30,21 @@ func (db *DB) doneFiles(tree uint64, bounds *cell.Bounds) map[levels.Num]bool {
 				db.logger.Warn("cannot tell whether a table file needs merging, so it is merged", "file", db.files.path(f.Num), "cause", err)
 				continue
 			}
-			done[f.Num] = keptWhole(table.Table, p, asOf)
+			known[f.Num] = p
 		}
 	}
-	return done
+	return known
+}
+
+// done returns the function that tells from which files a merge of the file alone would take nothing, now: it has no deletes, and of
+// each family at most as many and as young versions as the rules keep. A file that is set aside or could not be read is none of
+// them, so that its merge will tell.
+func (db *DB) done(t *rtable, known map[levels.Num]*sstable.Properties) func(*levels.File) bool {
+	asOf := db.clock.now()
+	return func(f *levels.File) bool {
+		p := known[f.Num]
+		return p != nil && t != nil && db.aside.of(f.Num) == nil && keptWhole(t.Table, p, asOf)
+	}
 }
 
 // properties are a file's own, of which the manifest has a part.

@@ -3,10 +3,12 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/rowandb/rowan/gc"
+	"github.com/rowandb/rowan/io/faultfs"
 	"github.com/rowandb/rowan/levels"
 )
 
@@ -110,6 +112,42 @@ func TestWhatIsNeverDone(t *testing.T) {
 	for _, n := range s.liveFiles() {
 		if slices.Contains(before, n) {
 			t.Errorf("file %d was left alone", n)
+		}
+	}
+}
+
+// What Compact leaves alone is judged by the rules that are in force when it is planned, not by those of when it was called.
+func TestRuleChangesWhileCompactLooks(t *testing.T) {
+	s, faulty := faultyStore(t)
+	s.must(s.Close())
+	s.opts.TableFileBytes, s.opts.MemtableBytes, s.opts.LevelBytes = 8<<10, 1<<20, 1<<20
+	s.open()
+	tb := s.table("t", map[string]gc.Rule{"f": gc.MaxVersionsPolicy(2)})
+	for i := range 32 {
+		for v := range 2 {
+			s.must(tb.Apply(ctx, fmt.Sprint(i), set("f", "q", Timestamp(1+v), noise(fmt.Sprint(i, v)))))
+		}
+	}
+	s.must(s.Compact(ctx))
+	s.reopen()
+	tb = s.Table("t")
+	before := s.liveFiles()
+	changed := false
+	faulty.SetRules(func(o faultfs.Op) error {
+		if !changed && o.Kind == faultfs.Open && strings.HasSuffix(o.Name, ".sst") { // it looks at the first file
+			changed = true
+			s.must(tb.ModifyFamilies(ctx, SetGCRule("f", gc.MaxVersionsPolicy(1))))
+		}
+		return nil
+	})
+	s.must(tb.Compact(ctx, AllRows()))
+	faulty.SetRules()
+	if !changed {
+		t.Fatal("nothing was looked at")
+	}
+	for _, n := range s.liveFiles() {
+		if slices.Contains(before, n) {
+			t.Errorf("file %d was left alone, half of its cells are not kept", n)
 		}
 	}
 }

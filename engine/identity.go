@@ -39,7 +39,7 @@ func (db *DB) renew(v *levels.Version, manifestNum uint64, rec wal.Recovered) er
 	v = db.states.cur.Load().version
 	id := db.opts.Random()
 	o := db.logOptions(v)
-	o.StoreID = id
+	o.StoreID, o.Tight = id, db.space.tight()
 	if db.log, err = wal.Open(o, rec.Renewed()); err != nil {
 		return diskFull(err)
 	}

@@ -17,7 +17,7 @@ import (
 // limits, ends and snapshots anywhere.
 func TestRunsOfRowsShowWhatSingleRowsDo(t *testing.T) {
 	seeds := uint64(12)
-	if testing.Short() {
+	if testing.Short() || raceEnabled {
 		seeds = 4
 	}
 	runs := 0

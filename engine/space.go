@@ -31,7 +31,9 @@ type space struct {
 	db      *DB
 	floor   int64 // -1: none
 	reserve int64 // size of the reserve
-	low     atomic.Bool
+	// openBytes is the size of the reserve for the next opening: manifests may be written by others when it is made. Guarded by mu.
+	openBytes int64
+	low       atomic.Bool
 
 	mu       sync.Mutex // guards what follows; a file system call may be made under it, no other lock is taken
 	cause    error      // why it is low
@@ -40,6 +42,7 @@ type space struct {
 	told     bool // that there is no room for one of the reserves
 	held     bool // the reserve is there
 	opening  bool // the reserve for the next opening is there
+	unable   bool // the file system cannot reserve room
 	stuck    bool // its removal failed, which was told
 	neededAt time.Time
 	needed   int64 // bytes that the smallest compaction that waits for space takes; 0 if none waits
@@ -71,6 +74,9 @@ func (s *space) open() error {
 // begin makes the reserves and looks for the first time. That for the next opening comes first, whatever is free: it is room that
 // this opening found.
 func (s *space) begin() error {
+	s.mu.Lock()
+	s.openBytes = openReserve + 4*s.db.manifest.Size()
+	s.mu.Unlock()
 	if err := s.holdForOpening(); err != nil {
 		return err
 	}
@@ -93,12 +99,12 @@ func (s *space) tight() bool {
 func (s *space) holdForOpening() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.floor >= 0 || s.opening || s.stopped {
+	if s.floor >= 0 || s.opening || s.unable || s.stopped {
 		return nil
 	}
-	size := openReserve + 4*s.db.manifest.Size()
 	var err error
-	for least := size / 4; size >= least && !s.opening && err == nil; size -= least / 2 {
+	size := s.openBytes
+	for least := size / 4; size >= least && !s.opening && !s.unable && err == nil; size -= least / 2 {
 		s.opening, err = s.holdFile(levels.OpenReserveName, size)
 	}
 	return err
@@ -108,7 +114,7 @@ func (s *space) holdForOpening() error {
 func (s *space) hold() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held || s.reserve <= 0 || s.stopped {
+	if s.held || s.reserve <= 0 || s.unable || s.stopped {
 		return nil
 	}
 	if free, ok := s.free(); ok && free < s.floor+s.floor/4+s.reserve {
@@ -129,7 +135,7 @@ func (s *space) holdFile(name string, bytes int64) (held bool, err error) {
 		held = true // its size stays 0: nobody reads or copies it
 	} else if !vfs.NoSpace(err) {
 		s.db.logger.Info("no reserve: the file system cannot reserve room", "file", name, "cause", err)
-		s.reserve, err = 0, nil
+		s.unable, err = true, nil
 	}
 	if err = errors.Join(err, f.Close()); err != nil || !held {
 		held, err = false, errors.Join(err, s.db.fs.Remove(s.path(name)))

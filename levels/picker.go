@@ -365,9 +365,8 @@ func Debt(t *Tree, o PickOptions) int64 {
 func PlanRange(t *Tree, b *Busy, bounds *cell.Bounds, changes Standing, done func(*File) bool) (Plan, bool) {
 	deepest := t.deepest()
 	alone := func(f *File) bool {
-		return changes.behind(f) == 0 && done(f) && !slices.ContainsFunc(t.Files[:deepest], func(files []*File) bool {
-			return slices.ContainsFunc(files, func(g *File) bool { return g.Bounds.Overlaps(f.Bounds) })
-		})
+		over := func(run []*File) bool { return len(Overlapping(run, f.Bounds)) > 0 }
+		return changes.behind(f) == 0 && done(f) && !slices.ContainsFunc(t.Sub, over) && !slices.ContainsFunc(t.Files[1:deepest], over)
 	}
 	var in []Input
 	for l, files := range t.Files {
