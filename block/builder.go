@@ -61,6 +61,8 @@ type Builder struct {
 	known [knownMax]known // by dictionary modulo knownMax
 	one   [1]cell.BatchRow
 
+	alike int // rows placed as a whole, since the builder was made
+
 	order []uint16 // scratch: ids in the order of their bytes
 	rank  []uint16
 }
@@ -203,7 +205,31 @@ next:
 			b.grown(at, len(cs))
 			codes, tss, ends, kinds = b.codes[:cap(b.codes)], b.ts[:cap(b.ts)], b.valEnds[:cap(b.valEnds)], b.kinds[:cap(b.kinds)]
 		}
-		for n = 0; n < len(cs); {
+		n = 0
+		if k := len(b.starts); begin && k > 1 && len(cs) >= alikeMin && at-int(b.starts[k-2]) == len(cs) && cs[0].Dict != 0 {
+			if cs[0].Dict != dict {
+				dict, known = cs[0].Dict, b.dict(cs[0].Dict)
+			}
+			before, end := at-len(cs), at+len(cs)
+			more, to, alike := alikeRow(cs, codes[before:at], kinds[before:at], known, ends[at:end], total)
+			if alike && to-start <= chunkTarget && to+cellCost*end < room && end < maxCells {
+				if r := len(run); len(more) > 0 && cap(run)-r >= len(more) && &run[:r+1][r] == &more[0] {
+					run = run[:r+len(more)]
+				} else {
+					values, run = append(values, run...), more
+				}
+				copy(codes[at:end], codes[before:at])
+				copy(kinds[at:end], kinds[before:at])
+				last, same, prev = cs[0].TS, false, int(codes[at-1])+1
+				for i := range tss[at:end] {
+					tss[at+i] = last
+				}
+				n, at, total = len(cs), end, to
+				b.alike++
+				continue
+			}
+		}
+		for n < len(cs) {
 			c := &cs[n]
 			id := noCol
 			if c.Dict != 0 {
@@ -262,6 +288,34 @@ next:
 	b.values, b.prev, b.same = append(values, run...), prev, same
 	b.codes, b.ts, b.valEnds, b.kinds = b.codes[:at], b.ts[:at], b.valEnds[:at], b.kinds[:at]
 	return done, n, ok
+}
+
+// alikeMin is how many cells a row must have to be compared with the one before it as a whole.
+const alikeMin = 4
+
+// alikeRow reports whether the cells of a row have the columns, once each, and kinds of the row before, all one timestamp, and values
+// that lie one behind the other in memory. It returns the values as one, and fills ends with where each ends, the first beginning
+// at total. known are the columns of the cells' dictionary, of which the first cell's is meant.
+func alikeRow(cs []cell.Cell, ids []uint16, kinds []byte, known []uint16, ends []uint32, total int) (run []byte, to int, ok bool) {
+	dict, ts, before := cs[0].Dict, cs[0].TS, noCol
+	run = cs[0].Value[:0]
+	ids, kinds, ends = ids[:len(cs)], kinds[:len(cs)], ends[:len(cs)]
+	for i := range cs {
+		c, id := &cs[i], ids[i]
+		if c.Dict != dict || int(c.Code) >= len(known) || known[c.Code] != id || int(id) == before || c.TS != ts || byte(c.Kind) != kinds[i] {
+			return nil, 0, false
+		}
+		before = int(id)
+		if v := c.Value; len(v) > 0 {
+			r := len(run)
+			if cap(run)-r < len(v) || &run[:r+1][r] != &v[0] {
+				return nil, 0, false
+			}
+			run = run[:r+len(v)]
+		}
+		ends[i] = uint32(total + len(run))
+	}
+	return run, total + len(run), ts >= 0
 }
 
 // grown makes room for n more cells after at.
