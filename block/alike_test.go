@@ -29,20 +29,23 @@ func TestRowsLikeTheOneBefore(t *testing.T) {
 		often := 1 + rng.IntN(60) // one row in so many has something odd
 		size := rng.IntN(300)
 		var rows []cell.BatchRow
+		var like []bool // rows that can be placed as a whole, if the one before is one too
 		for r := range 1 + rng.IntN(30) {
 			ts := int64(1 + rng.IntN(3))
 			var cs []cell.Cell
+			regular := true
 			for i, col := range cols {
 				n := size
 				if odd(often * len(cols)) {
 					n = rng.IntN(600)
 				}
 				if at+n > len(vals) {
-					at = 0
+					at, regular = 0, false
 				}
 				c := cell.Cell{Col: col, TS: ts, Value: vals[at : at+n], Dict: 7, Code: uint16(i), Kind: cell.KindSet}
 				at += n
 				if odd(often * len(cols)) {
+					regular = false
 					switch rng.IntN(7) {
 					case 0:
 						c.TS = int64(rng.IntN(4))
@@ -64,6 +67,7 @@ func TestRowsLikeTheOneBefore(t *testing.T) {
 			}
 			if len(cs) > 0 {
 				rows = append(rows, cell.BatchRow{Key: fmt.Appendf(nil, "row%03d", r), Cells: cs})
+				like = append(like, regular)
 			}
 		}
 		limit := 200 + rng.IntN(20<<10)
@@ -72,7 +76,11 @@ func TestRowsLikeTheOneBefore(t *testing.T) {
 		whole.Reset()
 		single.Reset()
 		n, cells, ok := whole.AddRows(rows, limit, overflow)
-		alike += whole.alike
+		for i := 1; i < n-1; i++ {
+			if like[i-1] && like[i] {
+				alike++
+			}
+		}
 		// Cell by cell, stopping where AddRows stopped.
 		for i := range n {
 			cs := rows[i].Cells
@@ -112,5 +120,25 @@ func TestRowsLikeTheOneBefore(t *testing.T) {
 	}
 	if alike < 10_000 || refused < 100 {
 		t.Errorf("%d rows were like the one before, %d blocks refused a cell", alike, refused)
+	}
+}
+
+// A row that has a column twice at one timestamp is refused, also behind one that has two versions there.
+func TestSameCellTwiceBehindTwoVersions(t *testing.T) {
+	row := func(key string, stamps ...int64) cell.BatchRow {
+		vals := make([]byte, 4*len(stamps))
+		r := cell.BatchRow{Key: []byte(key)}
+		for i, ts := range stamps {
+			code := uint16(max(i-1, 0)) // the first column twice
+			c := cell.Cell{Col: fmt.Appendf(nil, "f\x00\x01%02d", code), TS: ts, Value: vals[4*i : 4*i+4], Dict: 7, Code: code, Kind: cell.KindSet}
+			r.Cells = append(r.Cells, c)
+		}
+		return r
+	}
+	var b Builder
+	b.Reset()
+	n, cells, ok := b.AddRows([]cell.BatchRow{row("a", 9, 8, 9, 9), row("b", 9, 9, 9, 9)}, 1<<20, 1<<20)
+	if ok || n != 2 || cells != 1 {
+		t.Fatalf("%d rows, %d cells of the last, %v", n, cells, ok)
 	}
 }

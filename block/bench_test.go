@@ -129,8 +129,7 @@ func BenchmarkSeek(b *testing.B) {
 	}
 }
 
-// BenchmarkIterate reads a block row by row, as a scan does, and many rows at a time, as a merge does: 256 cells and the rest of the
-// row, see sstable.
+// BenchmarkIterate reads a block row by row, as a scan does, and many rows at a time, as a merge does.
 func BenchmarkIterate(b *testing.B) {
 	for _, s := range shapes {
 		rows := benchRows(s.wide, 400)
@@ -157,25 +156,64 @@ func BenchmarkIterate(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*k.Cells), "ns/cell")
 		})
 		b.Run(s.name+"/batch", func(b *testing.B) {
-			for b.Loop() {
-				if err := k.View(p); err != nil {
-					b.Fatal(err)
-				}
-				for row, from := 0, 0; from < k.Cells; {
-					first, to := row, from
-					for ; row < k.Rows && to-from < 256; row++ {
-						_, to = k.RowCells(row)
-					}
-					cs := k.AppendRows(out, first, from, to, vals, 0, 1)
-					from = to
-					for i := range cs {
-						sum += cs[i].TS
-					}
-				}
+			if err := k.View(p); err != nil {
+				b.Fatal(err)
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*k.Cells), "ns/cell")
+			benchBatches(b, &k)
 		})
 	}
+}
+
+// BenchmarkIterateOdd reads batches of blocks whose cells are not all of one length, or have a timestamp each.
+func BenchmarkIterateOdd(b *testing.B) {
+	for _, s := range []struct {
+		name               string
+		wide, lengths, own bool
+	}{{"kv/lengths", false, true, false}, {"wide/lengths", true, true, false}, {"wide/timestamps", true, false, true}} {
+		rows := benchRows(s.wide, 400)
+		for i := range rows {
+			for j := range rows[i].cells {
+				c := &rows[i].cells[j]
+				if s.lengths {
+					c.Value = c.Value[:len(c.Value)-(i*7+j)%9]
+				}
+				if s.own {
+					c.TS += int64(j)
+				}
+			}
+		}
+		var x Builder
+		fillBlock(&x, rows)
+		p := x.AppendKeys(nil, make([]uint32, x.Chunks()))
+		var k Keys
+		b.Run(s.name, func(b *testing.B) {
+			if err := k.Parse(p); err != nil {
+				b.Fatal(err)
+			}
+			benchBatches(b, &k)
+		})
+	}
+}
+
+// benchBatches reads a block in batches of 256 cells and the rest of the row, as package sstable does for merges.
+func benchBatches(b *testing.B, k *Keys) {
+	vals := make([]byte, 64<<10)
+	out := make([]cell.Cell, 0, 1024)
+	sum := int64(0)
+	for b.Loop() {
+		for row, from := 0, 0; from < k.Cells; {
+			first, to := row, from
+			for ; row < k.Rows && to-from < 256; row++ {
+				_, to = k.RowCells(row)
+			}
+			cs := k.AppendRows(out, first, from, to, vals, 0, 1)
+			from = to
+			for i := range cs {
+				sum += cs[i].TS
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*k.Cells), "ns/cell")
 }
 
 // BenchmarkFloor is what BenchmarkIterate cannot go below: cells are filled and summed as there, but nothing is read from a block, all

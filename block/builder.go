@@ -61,8 +61,6 @@ type Builder struct {
 	known [knownMax]known // by dictionary modulo knownMax
 	one   [1]cell.BatchRow
 
-	alike int // rows placed as a whole, since the builder was made
-
 	order []uint16 // scratch: ids in the order of their bytes
 	rank  []uint16
 }
@@ -225,7 +223,6 @@ next:
 					tss[at+i] = last
 				}
 				n, at, total = len(cs), end, to
-				b.alike++
 				continue
 			}
 		}
@@ -290,34 +287,6 @@ next:
 	return done, n, ok
 }
 
-// alikeMin is how many cells a row must have to be compared with the one before it as a whole.
-const alikeMin = 4
-
-// alikeRow reports whether the cells of a row have the columns, once each, and kinds of the row before, all one timestamp, and values
-// that lie one behind the other in memory. It returns the values as one, and fills ends with where each ends, the first beginning
-// at total. known are the columns of the cells' dictionary, of which the first cell's is meant.
-func alikeRow(cs []cell.Cell, ids []uint16, kinds []byte, known []uint16, ends []uint32, total int) (run []byte, to int, ok bool) {
-	dict, ts, before := cs[0].Dict, cs[0].TS, noCol
-	run = cs[0].Value[:0]
-	ids, kinds, ends = ids[:len(cs)], kinds[:len(cs)], ends[:len(cs)]
-	for i := range cs {
-		c, id := &cs[i], ids[i]
-		if c.Dict != dict || int(c.Code) >= len(known) || known[c.Code] != id || int(id) == before || c.TS != ts || byte(c.Kind) != kinds[i] {
-			return nil, 0, false
-		}
-		before = int(id)
-		if v := c.Value; len(v) > 0 {
-			r := len(run)
-			if cap(run)-r < len(v) || &run[:r+1][r] != &v[0] {
-				return nil, 0, false
-			}
-			run = run[:r+len(v)]
-		}
-		ends[i] = uint32(total + len(run))
-	}
-	return run, total + len(run), ts >= 0
-}
-
 // grown makes room for n more cells after at.
 func (b *Builder) grown(at, n int) {
 	if n += at; cap(b.ts) < n || cap(b.codes) < n || cap(b.valEnds) < n || cap(b.kinds) < n {
@@ -353,35 +322,6 @@ func (b *Builder) column(col []byte) int {
 		b.succ[b.prev] = uint16(id)
 	}
 	return id
-}
-
-// known maps the codes of a source's dictionary to column numbers of the block; noCol where they have not met yet.
-type known struct {
-	dict uint32
-	ids  []uint16
-}
-
-// knownMax is how many dictionaries a block remembers: a merge of more inputs compares column bytes now and then.
-const knownMax = 16
-
-func (b *Builder) dict(d uint32) []uint16 {
-	if k := &b.known[d%knownMax]; k.dict == d {
-		return k.ids
-	}
-	return nil
-}
-
-// learn notes that code of dictionary d is column id, and returns the dictionary's map.
-func (b *Builder) learn(d uint32, code, id uint16) []uint16 {
-	k := &b.known[d%knownMax]
-	if k.dict != d {
-		k.dict, k.ids = d, k.ids[:0]
-	}
-	for len(k.ids) <= int(code) {
-		k.ids = append(k.ids, noCol)
-	}
-	k.ids[code] = id
-	return k.ids
 }
 
 // closeChunk ends the open chunk at byte end, before the given cell. chunkCells[i] is the first cell of chunk i+1.

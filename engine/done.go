@@ -9,8 +9,8 @@ import (
 	"github.com/rowandb/rowan/sstable"
 )
 
-// propertiesIn are those of the files of a tree that overlap bounds, nil for all, and that may be done. They are read before anything is
-// planned, since files that are planned with may not be waited for.
+// propertiesIn are those of the files of a tree that overlap bounds, nil for all, and that may be done. They are read before
+// anything is planned: plans are made under the lock of the jobs, where no file may be read.
 func (db *DB) propertiesIn(tree uint64, bounds *cell.Bounds) map[levels.Num]*sstable.Properties {
 	st := db.states.pin()
 	defer st.unref()

@@ -31,25 +31,25 @@ type space struct {
 	db      *DB
 	floor   int64 // -1: none
 	reserve int64 // size of the reserve
-	// openBytes is the size of the reserve for the next opening: manifests may be written by others when it is made. Guarded by mu.
-	openBytes int64
-	low       atomic.Bool
+	low     atomic.Bool
 
-	mu       sync.Mutex // guards what follows; a file system call may be made under it, no other lock is taken
-	cause    error      // why it is low
-	starved  error      // a piece of work failed for want of space, and none has succeeded since
-	since    time.Time
-	told     bool // that there is no room for one of the reserves
-	held     bool // the reserve is there
-	opening  bool // the reserve for the next opening is there
-	unable   bool // the file system cannot reserve room
-	stuck    bool // its removal failed, which was told
-	neededAt time.Time
-	needed   int64 // bytes that the smallest compaction that waits for space takes; 0 if none waits
-	nextAt   time.Time
-	pause    time.Duration
-	timer    *time.Timer
-	stopped  bool
+	mu      sync.Mutex // guards what follows; a file system call may be made under it, no other lock is taken
+	cause   error      // why it is low
+	starved error      // a piece of work failed for want of space, and none has succeeded since
+	since   time.Time
+	told    bool // that there is no room for one of the reserves
+	held    bool // the reserve is there
+	opening bool // the reserve for the next opening is there
+	// openBytes is the size of that one. It is kept because others may write the manifest when the reserve is made again.
+	openBytes int64
+	unable    bool // the file system cannot reserve room
+	stuck     bool // its removal failed, which was told
+	neededAt  time.Time
+	needed    int64 // bytes that the smallest compaction that waits for space takes; 0 if none waits
+	nextAt    time.Time
+	pause     time.Duration
+	timer     *time.Timer
+	stopped   bool
 }
 
 func (s *space) init(db *DB) {

@@ -84,7 +84,7 @@ func TestOracle(t *testing.T) {
 	total := &Counts{}
 	bySet, failed := runAll(first, first+uint64(seeds))
 	if failed != nil {
-		report(t, &Sets[failed.set], failed.seed, Generate(failed.seed, listLen, shapes[failed.seed%uint64(len(shapes))]), failed.err)
+		report(t, &Sets[failed.set], failed.seed, listOf(failed.seed), failed.err)
 		return
 	}
 	n := 0
@@ -118,6 +118,9 @@ func TestOracle(t *testing.T) {
 	}
 }
 
+// listOf is the list of a seed.
+func listOf(seed uint64) []Op { return Generate(seed, listLen, shapes[seed%uint64(len(shapes))]) }
+
 // failure is the first list, in the order of seeds and then sets, that failed.
 type failure struct {
 	seed uint64
@@ -128,7 +131,7 @@ type failure struct {
 // runAll runs the lists of the seeds [first, end) on all sets, one for each processor at once. After a failure no more are begun.
 func runAll(first, end uint64) (bySet []Counts, failed *failure) {
 	bySet = make([]Counts, len(Sets))
-	var mu sync.Mutex // guards bySet, failed and next
+	var mu sync.Mutex // guards bySet, failed, next and ops
 	next := 0         // counts lists and sets
 	var ops []Op      // of the seed of next
 	var wg sync.WaitGroup
@@ -144,7 +147,7 @@ func runAll(first, end uint64) (bySet []Counts, failed *failure) {
 					return
 				}
 				if at%len(Sets) == 0 {
-					ops = Generate(seed, listLen, shapes[seed%uint64(len(shapes))])
+					ops = listOf(seed)
 				}
 				list, i := ops, at%len(Sets)
 				mu.Unlock()

@@ -52,13 +52,13 @@ func open(fsys vfs.FS, dir string, l levels.Loaded) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]bool{"lock": true, "lost+found": true, levels.ReserveName: true, levels.OpenReserveName: true}
+	known := map[string]bool{"lock": true, "lost+found": true}
 	for _, name := range levels.ManifestCopies(s.Num) {
 		known[name] = true
 	}
 	s.Version.Live(func(_ uint64, _ int, f *levels.File) { known[levels.TableName(f.Num)] = true })
 	for _, e := range list {
-		if _, slot := record.ParseSlotName(e.Name); !slot && !known[e.Name] {
+		if _, slot := record.ParseSlotName(e.Name); !slot && !known[e.Name] && !levels.IsReserve(e.Name) {
 			s.Other = append(s.Other, e)
 		}
 	}

@@ -1,15 +1,10 @@
 package compact_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/rowandb/rowan/block"
-	"github.com/rowandb/rowan/cell"
-	"github.com/rowandb/rowan/engine/internal/compact"
-	"github.com/rowandb/rowan/io/direct"
 	"github.com/rowandb/rowan/io/vfs"
-	"github.com/rowandb/rowan/sstable"
 )
 
 // A compaction allocates for its files and sources, not for cells, rows or blocks: ten times as many cells take next to nothing more.
@@ -28,15 +23,7 @@ func TestCompactionAllocatesNothingPerCell(t *testing.T) {
 			for range 5 {
 				least = min(least, testing.AllocsPerRun(1, func() {
 					m := joined(readers)
-					job := &compact.Job{
-						Merge: m, FileBytes: 64 << 20, FirstSeq: 1, LastSeq: 1, Check: func() error { return nil },
-						Older: func([]byte, cell.Range) bool { return false },
-						Create: func() (*compact.Output, error) {
-							num++
-							sink, err := direct.Create(fs, fmt.Sprintf("%s/%d", dir, num), direct.Options{Expect: 1 << 20})
-							return &compact.Output{Num: num, ID: num, Sink: sink, Opts: sstable.WriterOptions{ID: num, Codec: block.CodecS2}}, err
-						},
-					}
+					job := jobInto(fs, dir, &num, m)
 					res, err := job.Run()
 					if err != nil || res.Cells != uint64(cells) {
 						t.Fatal(res.Cells, err)

@@ -115,6 +115,19 @@ func joined(readers []*sstable.Reader) *merge.Iter {
 	return merge.New(merge.Config{Families: merge.NewFamilies(benchTable)}, src)
 }
 
+// jobInto writes what m yields into files of dir, counting them in num.
+func jobInto(fs vfs.FS, dir string, num *uint64, m *merge.Iter) *compact.Job {
+	return &compact.Job{
+		Merge: m, FileBytes: 64 << 20, FirstSeq: 1, LastSeq: 1, Check: func() error { return nil },
+		Older: func([]byte, cell.Range) bool { return false },
+		Create: func() (*compact.Output, error) {
+			*num++
+			sink, err := direct.Create(fs, fmt.Sprintf("%s/%d", dir, *num), direct.Options{Expect: 64 << 20})
+			return &compact.Output{Num: levels.Num(*num), ID: *num, Sink: sink, Opts: sstable.WriterOptions{ID: *num, Codec: block.CodecS2}}, err
+		},
+	}
+}
+
 // BenchmarkMergeEncode joins the inputs and encodes the result, without a codec and without files.
 func BenchmarkMergeEncode(b *testing.B) {
 	for _, s := range shapes {
@@ -173,15 +186,7 @@ func BenchmarkPipeline(b *testing.B) {
 			for b.Loop() {
 				cpu := cpuTime()
 				m := joined(readers)
-				job := &compact.Job{
-					Merge: m, FileBytes: 64 << 20, FirstSeq: 1, LastSeq: 1, Check: func() error { return nil },
-					Older: func([]byte, cell.Range) bool { return false },
-					Create: func() (*compact.Output, error) {
-						num++
-						sink, err := direct.Create(fs, fmt.Sprintf("%s/%d", dir, num), direct.Options{Expect: 64 << 20})
-						return &compact.Output{Num: num, ID: num, Sink: sink, Opts: sstable.WriterOptions{ID: num, Codec: block.CodecS2}}, err
-					},
-				}
+				job := jobInto(fs, dir, &num, m)
 				res, err := job.Run()
 				if err != nil || res.Cells != uint64(cells) {
 					b.Fatal(res.Cells, err)
@@ -225,15 +230,7 @@ func BenchmarkFlush(b *testing.B) {
 	for b.Loop() {
 		cpu := cpuTime()
 		m := merge.New(merge.Config{Families: merge.NewFamilies(benchTable)}, []cell.Iter{tab.NewIter(n, cell.IterOptions{})})
-		job := &compact.Job{
-			Merge: m, FileBytes: 64 << 20, FirstSeq: 1, LastSeq: 1, Check: func() error { return nil },
-			Older: func([]byte, cell.Range) bool { return false },
-			Create: func() (*compact.Output, error) {
-				num++
-				sink, err := direct.Create(fs, fmt.Sprintf("%s/%d", dir, num), direct.Options{Expect: 64 << 20})
-				return &compact.Output{Num: num, ID: num, Sink: sink, Opts: sstable.WriterOptions{ID: num, Codec: block.CodecS2}}, err
-			},
-		}
+		job := jobInto(fs, dir, &num, m)
 		res, err := job.Run()
 		if err != nil || res.Cells != n {
 			b.Fatal(res.Cells, err)
