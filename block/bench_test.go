@@ -187,7 +187,7 @@ func BenchmarkIterateOdd(b *testing.B) {
 		p := x.AppendKeys(nil, make([]uint32, x.Chunks()))
 		var k Keys
 		b.Run(s.name, func(b *testing.B) {
-			if err := k.Parse(p); err != nil {
+			if err := k.View(p); err != nil {
 				b.Fatal(err)
 			}
 			benchBatches(b, &k)
